@@ -103,9 +103,9 @@ async def fill(node: Node, partitions: int, clock: dict[str, int]) -> None:
 async def look(node: Node, is_done: Callable[[], object], *, idle_share: float) -> dict[str, float]:
     beat = Beat(asyncio.get_running_loop())
     began, computed = time.perf_counter(), time.thread_time()
-    looks = node.retention.looks
-    node.retention.look()
-    await until(lambda: node.retention.looks > looks and is_done())
+    looks = node.late.retention.get().looks
+    node.late.retention.get().look()
+    await until(lambda: node.late.retention.get().looks > looks and is_done())
     computed, took = time.thread_time() - computed, time.perf_counter() - began
     return {"loop_s": max(0.0, computed - idle_share * took), "stall_ms": beat.stop(), "wall_s": took}
 
@@ -128,7 +128,7 @@ async def run(work: dict[str, Any]) -> dict[str, Any]:
     runtime: Any = node.runtime
     runtime.now_ms = lambda: time.time_ns() // 1_000_000 + clock["ahead"]
     node.start()
-    await until(lambda: "retention" in node.__dict__ and node.is_ready)
+    await until(lambda: node.late.retention.loaded is not None and node.is_ready)
     await asyncio.sleep(1.0)
     wait_for_sign()
 
@@ -143,7 +143,7 @@ async def run(work: dict[str, Any]) -> dict[str, Any]:
     wanted = GOING * partitions
 
     def is_deleted() -> bool:
-        return node.retention.deleted_segments >= wanted and not any(
+        return node.late.retention.get().deleted_segments >= wanted and not any(
             partition.log.leaving for partition in node.replicas.all()
         )
 

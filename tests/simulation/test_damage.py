@@ -52,11 +52,11 @@ def scrub(play: Play, node: SimNode) -> int:
 
 
 def repairs(play: Play) -> int:
-    return sum(node.node.scrubber.damages.repaired for node in play.cluster.up() if node.node is not None)
+    return sum(node.node.scrubber.corruption.repaired for node in play.cluster.up() if node.node is not None)
 
 
 def is_whole(play: Play) -> bool:
-    return all(node.node is not None and not len(node.node.scrubber.damages) for node in play.cluster.up())
+    return all(node.node is not None and not len(node.node.scrubber.corruption) for node in play.cluster.up())
 
 
 def fill(play: Play) -> None:

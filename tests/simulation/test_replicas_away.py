@@ -224,7 +224,9 @@ def mend(play: Play, node: SimNode) -> None:
     play.ask(node, request, 0, ScrubPartitionsResponse)
 
     def is_whole() -> bool:
-        return node.node is not None and not len(node.node.scrubber.damages) and node.node.scrubber.damages.found > 0
+        return (
+            node.node is not None and not len(node.node.scrubber.corruption) and node.node.scrubber.corruption.found > 0
+        )
 
     play.until(is_whole, "it is mended", 90.0)
 

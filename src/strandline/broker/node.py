@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import uuid
 from collections import deque
 from collections.abc import Callable
@@ -12,21 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.dynamic_config import DynamicConfig
+from strandline.broker.environment import Environment
 from strandline.broker.identity import identify
+from strandline.broker.kraft.controller_channel import ControllerChannels
 from strandline.broker.kraft.membership import Membership
-from strandline.broker.kraft.metadata_quorum import Done
+from strandline.broker.kraft.metadata_quorum import Done, MetadataQuorum, QuorumSettings
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
+from strandline.broker.late_parts import LateParts
+from strandline.broker.lazy import Lazy
+from strandline.broker.maintenance.storage import Storage
 from strandline.broker.metrics.watchdog import Watchdog
+from strandline.broker.network.channel import Channel
 from strandline.broker.network.descriptors import descriptors_max, share_out
+from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.forwarding import Forwarding
 from strandline.broker.network.routes import TELEMETRY_APIS
-from strandline.broker.network.socket_server import client_door, controller_door
+from strandline.broker.network.socket_server import client_server, controller_server
 from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
-from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.replicas import Replicas
-from strandline.config.cluster_checks import EVERY_INTERFACE
-from strandline.config.listeners import ListenerAddress
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.k00_produce import ProduceWait
@@ -49,7 +52,6 @@ if TYPE_CHECKING:
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
     from strandline.broker.maintenance.log_cleaner import LogCleaner
-    from strandline.broker.maintenance.retention import Retention
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage_worker import StorageWorkers
     from strandline.broker.metrics.telemetry import Telemetry
@@ -63,6 +65,9 @@ LOAD_REST_S: Final = 0.05
 
 
 class Node:
+    dispatcher: Dispatcher
+    metadata: MetadataQuorum
+
     def __init__(
         self,
         data: Path,
@@ -75,50 +80,98 @@ class Node:
     ) -> None:
         self.config = config
         self.runtime = runtime
-        self.network = network
-        self.flusher = Flusher(self.runtime)
-        self.reencoder = Reencoder(self.runtime)
-        self.started_ms = self.runtime.now_ms()
-        self.watchdog = Watchdog(self.runtime)
+        self.flusher = Flusher(runtime)
+        self.reencoder = Reencoder(runtime)
+        self.started_ms = runtime.now_ms()
+        self.watchdog = Watchdog(runtime)
         self.watchdog.explain = self._explain_stall
         self.watchdog.on_look = lambda: self.dispatcher.next_window()
         self.gc_pauses = GcPauses()
-        share = share_out(descriptors_max(), open_files_max=config.open_files_max)
-        self.directory = LogDirectory(data, disk=disk or RealDisk(), open_files_max=share.open_files_max)
+        disk = disk or RealDisk()
+        self.directory = LogDirectory(data, disk=disk, open_files_max=_open_files_max(config))
         meta = identify(self.directory, config, self._new_uuid)
         self.node_id, self.cluster_id, self.directory_id = meta.node_id, meta.cluster_id, meta.directory_id
-        self.client_door = client_door(self, share.connections_max)
-        self.controller_door = controller_door(self, share.connections_max)
-        self.dispatcher, self.listener = self.client_door.dispatcher, self.client_door.listener
-        self.routes = self.client_door.routes
+        environment = self.environment = Environment(
+            runtime, network, disk, self.node_id, self.cluster_id, lambda: self.config, lambda: self.metadata.image
+        )
+        self.client_server = client_server(environment, self, is_active=self._is_active)
+        self.controller_server = controller_server(environment, self, is_active=self._is_active)
+        self.dispatcher, self.listener = self.client_server.dispatcher, self.client_server.listener
+        self.routes = self.client_server.routes
         if not takes_telemetry:
-            # Nobody would see what clients push. As in Kafka they are not told that they could.
+            # As in Kafka, a broker without a receiver of client metrics does not offer to take them.
             for api_key in TELEMETRY_APIS:
                 self.routes[api_key].is_advertised = False
-        self.sessions = FetchSessions(
-            self.runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots
-        )
+        self.sessions = FetchSessions(runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots)
         self.produce_waits: deque[ProduceWait] = deque()
-        self.controller = Controller(None, config=config, rng=self.runtime.random)
-        self.membership = Membership(self, incarnation_id=self._new_uuid())
-        self.metadata = self.membership.metadata
-        self.lifecycle = self.membership.lifecycle
-        self.controller_channel = self.membership.channel("control")
-        self.dispatcher.forward = Forwarding(self.membership.channel("forwarding")).forward
-        self.dynamic_config = DynamicConfig(self)
+        self.controller = Controller(None, config=config, rng=runtime.random)
+        incarnation_id = self._new_uuid()
+        self.metadata = MetadataQuorum(
+            self.directory,
+            runtime,
+            self.flusher,
+            settings=QuorumSettings.of(
+                config,
+                node_id=self.node_id,
+                directory_id=self.directory_id,
+                cluster_id=self.cluster_id,
+                listener_address=self.controller_server.advertised,
+            ),
+            connect=lambda host, port: Channel(runtime, network, host, port, client_id=f"quorum-{self.node_id}"),
+        )
+        channels = ControllerChannels(environment, self, self.controller_server.routes, self.metadata.leader_address)
+        self.controller_channel = channels.open("control")
+        self.dispatcher.forward = Forwarding(channels.open("forwarding")).forward
+        self.dynamic_config = DynamicConfig(environment)
+        self.dynamic_config.subscribe(self._configure)
+        self.dynamic_config.subscribe(self.controller.configure)
+        self.dynamic_config.subscribe(self.client_server.configure)
         self.dynamic_config.apply()
-        self.replicas = Replicas(self)
+        workers = Lazy(self._make_storage_workers)
+        self.replicas = Replicas(
+            environment,
+            self.directory,
+            directory_id=self.directory_id,
+            flusher=self.flusher,
+            reencoder=self.reencoder,
+            metadata=self.metadata,
+            dynamic_config=self.dynamic_config,
+            controller=self.controller_channel,
+            broker_epoch=self._broker_epoch,
+            workers=workers,
+        )
         self.replicas.on_led = self._on_led
         self.replicas.on_unled = self._on_unled
         self.replicas.on_topics_changed = self._on_topics_changed
+        self.replicas.on_topic_deleted = self._on_topic_deleted
         self.replicas.on_configured = self._on_configured
         self.replicas.on_damaged = self._on_damaged
-        self.checkpoints = CheckpointWriter(self)
+        self.checkpoints = self.replicas.checkpoints
         self.topics = self.replicas.topics
+        self.partition = self.replicas.partition
+        self.storage = Storage(environment, self.directory, self.flusher, self.replicas, self.checkpoints, workers)
+        self.late = LateParts(
+            self.storage, self, self.controller_channel, self.dynamic_config, broker_epoch=self._broker_epoch
+        )
+        self.membership = Membership(
+            environment,
+            self.directory,
+            directory_id=self.directory_id,
+            incarnation_id=incarnation_id,
+            metadata=self.metadata,
+            controller=self.controller,
+            channels=channels,
+            control=self.controller_channel,
+            replicas=self.replicas,
+            dynamic_config=self.dynamic_config,
+            clients=self.client_server,
+            controllers=self.controller_server,
+            on_ready=self._be_ready,
+            on_failed=self._fail,
+        )
+        self.lifecycle = self.membership.lifecycle
         self.producer_ids = ProducerIds(
-            producer_id_blocks(
-                self.controller_channel, broker_id=self.node_id, broker_epoch=lambda: self.lifecycle.broker_epoch
-            )
+            producer_id_blocks(self.controller_channel, broker_id=self.node_id, broker_epoch=self._broker_epoch)
         )
         self._configured_early: list[Partition] = []
         """Partitions whose settings changed before retention was loaded."""
@@ -138,116 +191,77 @@ class Node:
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
 
+    def _is_active(self) -> bool:
+        return self.metadata.is_leader
+
+    def _broker_epoch(self) -> int:
+        return self.lifecycle.broker_epoch
+
+    def _configure(self, config: BrokerConfig) -> None:
+        self.config = config
+        self.directory.open_files.open_files_max = _open_files_max(config)
+
     # Starting
 
     def start(self) -> tuple[str, int]:
-        """Take part in the quorum, recover, register and serve; the address that was bound.
+        """Take part in the quorum, recover, register and serve; return the address that was bound.
 
-        In a quorum of one all of that is done when this returns. Else `on_ready` is told when it is.
+        In a quorum of one all of that is done when this returns. Otherwise `on_ready` is called when it is.
         """
         self._ticking = self.runtime.call_later(TICK_S, self._tick)
         self.membership.start()
         self.watchdog.start()
         self.gc_pauses.start()
-        self._rest = import_rest([*self.routes.values(), *self.controller_door.routes.values()])
+        self._rest = import_rest([*self.routes.values(), *self.controller_server.routes.values()])
         self.runtime.call_later(LOAD_REST_S, self._load_the_rest)
-        return self.client_door.bound or self.controller_door.bound or ("", 0)
+        return self.client_server.bound or self.controller_server.bound or ("", 0)
 
-    def be_ready(self) -> None:
-        """The node is part of its cluster."""
+    def _be_ready(self) -> None:
         if not self.is_ready:
             self.is_ready = True
             self.on_ready()
 
-    def fail(self, reason: str) -> None:
-        """The node cannot go on."""
+    def _fail(self, reason: str) -> None:
         if not self.has_failed:
             log.critical("stopping: %s", reason)
             self.has_failed = True
             self.on_failed()
 
-    @cached_property
-    def groups(self) -> GroupDriver:
-        """The groups that this node coordinates. Their code is loaded after the node is ready, not before."""
-        from strandline.broker.coordinating.group_driver import groups_of_node
-
-        return groups_of_node(self)
-
-    @cached_property
-    def transactions(self) -> TransactionDriver:
-        """The transactions that this node coordinates. Their code is loaded after the node is ready, not before."""
-        from strandline.broker.coordinating.transaction_driver import transactions_of_node
-
-        return transactions_of_node(self)
-
-    def _on_led(self, partition: Partition) -> None:
-        """What is coordinated from now on is loaded: members may be gone, and transactions wait for their end."""
-        if partition.topic == CONSUMER_OFFSETS and (self.is_ready or "groups" in self.__dict__):
-            self.groups.stop_leading(partition.index)
-            self.groups.load(partition.index)
-        elif partition.topic == TRANSACTION_STATE and (self.is_ready or "transactions" in self.__dict__):
-            self.transactions.begin_leading(partition.index)
-
-    def _on_unled(self, partition: Partition) -> None:
-        if partition.topic == CONSUMER_OFFSETS and "groups" in self.__dict__:
-            self.groups.stop_leading(partition.index)
-        elif partition.topic == TRANSACTION_STATE and "transactions" in self.__dict__:
-            self.transactions.stop_leading(partition.index)
-
-    def _on_topics_changed(self, names: tuple[str, ...]) -> None:
-        if "groups" in self.__dict__:
-            self.groups.on_topics_changed(names)
-
-    @cached_property
-    def telemetry(self) -> Telemetry:
-        """What clients tell about themselves; nothing of it is there until one does."""
-        from strandline.broker.metrics.telemetry import Telemetry
-
-        return Telemetry(self.runtime)
-
-    @cached_property
-    def lag(self) -> LagSampler:
-        """How far the groups that this node coordinates are behind."""
-        from strandline.broker.coordinating.lag_sampler import LagSampler
-
-        return LagSampler(self)
-
-    @cached_property
-    def retention(self) -> Retention:
-        """What is past its time, or its size, is deleted."""
-        from strandline.broker.maintenance.retention import Retention
-
-        return Retention(self)
-
-    @cached_property
-    def storage_workers(self) -> StorageWorkers:
-        """Who cleans and scrubs files, off the loop; nobody until there is something to do."""
+    def _make_storage_workers(self) -> StorageWorkers:
         from strandline.broker.maintenance.storage_worker import storage_workers
 
         return storage_workers(self.runtime, self.directory.disk)
 
-    @cached_property
-    def scrubber(self) -> Scrubber:
-        """What changed on the disk is found, and mended."""
-        from strandline.broker.maintenance.scrubber import Scrubber
+    def _on_led(self, partition: Partition) -> None:
+        """Load what is coordinated here from now on: members may be gone, and transactions wait for their end."""
+        if partition.topic == CONSUMER_OFFSETS and (self.is_ready or self.late.groups.loaded is not None):
+            self.groups.stop_leading(partition.index)
+            self.groups.load(partition.index)
+        elif partition.topic == TRANSACTION_STATE and (self.is_ready or self.late.transactions.loaded is not None):
+            self.transactions.begin_leading(partition.index)
 
-        return Scrubber(self)
+    def _on_unled(self, partition: Partition) -> None:
+        groups, transactions = self.late.groups.loaded, self.late.transactions.loaded
+        if partition.topic == CONSUMER_OFFSETS and groups is not None:
+            groups.stop_leading(partition.index)
+        elif partition.topic == TRANSACTION_STATE and transactions is not None:
+            transactions.stop_leading(partition.index)
+
+    def _on_topics_changed(self, names: tuple[str, ...]) -> None:
+        if self.late.groups.loaded is not None:
+            self.late.groups.loaded.on_topics_changed(names)
+
+    def _on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
+        self.groups.on_topic_deleted(name, topic_id)
 
     def _on_damaged(self, partition: Partition, error: DamagedRecords) -> None:
-        # Before the scrubber is loaded nobody need be told: it looks at what readers found when it starts.
-        if "scrubber" in self.__dict__:
-            self.scrubber.on_damaged(partition, error)
-
-    @cached_property
-    def cleaner(self) -> LogCleaner:
-        """What is compacted is cleaned of records that newer ones replace."""
-        from strandline.broker.maintenance.log_cleaner import LogCleaner
-
-        return LogCleaner(self)
+        # When the scrubber starts, it looks at what readers found before.
+        if self.late.scrubber.loaded is not None:
+            self.late.scrubber.loaded.on_damaged(partition, error)
 
     def _on_configured(self, partition: Partition) -> None:
-        if "retention" in self.__dict__:
-            self.retention.look_soon(partition)
+        if self.late.retention.loaded is not None:
+            self.late.retention.loaded.look_soon(partition)
         else:
             self._configured_early.append(partition)
 
@@ -258,17 +272,48 @@ class Node:
         if next(self._rest, None) is not None:
             self.runtime.call_soon(self._load_the_rest)
         else:
-            _ = self.groups
+            self.late.groups.get()
             self.transactions.load_led()
             self.lag.start()
-            self.retention.start()
+            retention = self.late.retention.get()
+            retention.start()
             self.cleaner.start()
             self.scrubber.start()
             for partition in self._configured_early:
-                self.retention.look_soon(partition)
+                retention.look_soon(partition)
             self._configured_early.clear()
 
-    # What handlers ask
+    # What handlers use. An attribute that is cached costs a request no call.
+
+    @cached_property
+    def groups(self) -> GroupDriver:
+        """The groups that this broker coordinates."""
+        return self.late.groups.get()
+
+    @cached_property
+    def transactions(self) -> TransactionDriver:
+        """The transactions that this broker coordinates."""
+        return self.late.transactions.get()
+
+    @cached_property
+    def lag(self) -> LagSampler:
+        """How far the groups that this broker coordinates are behind."""
+        return self.late.lag.get()
+
+    @cached_property
+    def cleaner(self) -> LogCleaner:
+        """What compacts logs."""
+        return self.late.cleaner.get()
+
+    @cached_property
+    def scrubber(self) -> Scrubber:
+        """What finds damage on the disk and has it repaired."""
+        return self.late.scrubber.get()
+
+    @cached_property
+    def telemetry(self) -> Telemetry:
+        """The metrics that clients push."""
+        return self.late.telemetry.get()
 
     @property
     def image(self) -> ClusterImage:
@@ -279,10 +324,6 @@ class Node:
 
     def write_start_offsets(self, on_done: Done) -> None:
         self.checkpoints.write_start_offsets(on_done)
-
-    def partition(self, topic: str, index: int) -> Partition | None:
-        partitions = self.topics.get(topic)
-        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         return self.replicas.offline.get(TopicPartition(topic, index))
@@ -309,10 +350,7 @@ class Node:
             meter.count_error(code)
 
     def advertised(self) -> tuple[str, int]:
-        return _advertised(self.config.advertised(), self.client_door.bound) or ("", 0)
-
-    def advertised_controller(self) -> tuple[str, int] | None:
-        return _advertised(self.config.advertised_controllers(), self.controller_door.bound)
+        return self.client_server.advertised or ("", 0)
 
     def _explain_stall(self, stalled_s: float) -> str:
         """What kept the loop, as far as anybody took note of it."""
@@ -338,8 +376,8 @@ class Node:
         self.replicas.flush_by_time(now)
         self.directory.open_files.trim()
         self.checkpoints.write_due(now)
-        for door in (self.client_door, self.controller_door):
-            door.tick(idle_s=self.config.connections_max_idle_ms / 1000)
+        for server in (self.client_server, self.controller_server):
+            server.tick(idle_s=self.config.connections_max_idle_ms / 1000)
         self._maybe_expire_producers(now)
         if self.metadata.log.failure is not None:
             self._on_metadata_failed(now)
@@ -364,7 +402,7 @@ class Node:
         if self._metadata_failed_at is None:
             self._metadata_failed_at = now
         elif not self.has_failed and (now - self._metadata_failed_at) * 1000 >= self.config.log_dir_failure_timeout_ms:
-            self.fail(f"{self.metadata.log.failure} (log.dir.failure.timeout.ms is over)")
+            self._fail(f"{self.metadata.log.failure} (log.dir.failure.timeout.ms is over)")
 
     # Stopping
 
@@ -379,10 +417,5 @@ class Node:
             self._ticking.cancel()
 
 
-def _advertised(told: list[ListenerAddress], bound: tuple[str, int] | None) -> tuple[str, int] | None:
-    """Where others are to connect: as configured, with the port that was really taken."""
-    for listener in told:
-        return listener.host, listener.port or (bound or ("", 0))[1]
-    if bound is not None and bound[0] in ("", *EVERY_INTERFACE):
-        return socket.getfqdn(), bound[1]
-    return bound
+def _open_files_max(config: BrokerConfig) -> int:
+    return share_out(descriptors_max(), open_files_max=config.open_files_max).open_files_max

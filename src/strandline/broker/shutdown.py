@@ -10,13 +10,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.errors import StrandlineError
 from strandline.runtime.time_slicing import gradually
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from collections import deque
+
+    from strandline.broker.kraft.lifecycle import Lifecycle
+    from strandline.broker.kraft.membership import Membership
+    from strandline.broker.kraft.metadata_quorum import MetadataQuorum
+    from strandline.broker.late_parts import LateParts
+    from strandline.broker.metrics.watchdog import Watchdog
+    from strandline.broker.network.socket_server import SocketServer
+    from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
+    from strandline.broker.replicas.replicas import Replicas
+    from strandline.handlers.k00_produce import ProduceWait
+    from strandline.log.flusher import Flusher
+    from strandline.log.log_directory import LogDirectory
+    from strandline.observability.process import GcPauses
+    from strandline.partition.reencoding import Reencoder
+    from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.node")
 
@@ -24,11 +39,32 @@ DRAIN_S_MAX: Final = 10.0
 LOOK_S: Final = 0.005
 FLUSHES_AT_SHUTDOWN_MAX: Final = 32
 """Flushes side by side at the end. No client is slowed by them any more, and a disk joins syncs that come together."""
-PARTS_LOADED_LATE: Final = ("lag", "retention", "cleaner", "scrubber", "storage_workers", "groups", "transactions")
+
+
+class StoppableBroker(Protocol):
+    """The parts that a stop goes through."""
+
+    runtime: Runtime
+    membership: Membership
+    lifecycle: Lifecycle
+    metadata: MetadataQuorum
+    client_server: SocketServer
+    controller_server: SocketServer
+    late: LateParts
+    directory: LogDirectory
+    replicas: Replicas
+    checkpoints: CheckpointWriter
+    flusher: Flusher
+    reencoder: Reencoder
+    produce_waits: deque[ProduceWait]
+    watchdog: Watchdog
+    gc_pauses: GcPauses
+
+    def stop_ticking(self) -> None: ...
 
 
 class Shutdown:
-    def __init__(self, node: Node, on_stopped: Callable[[], object]) -> None:
+    def __init__(self, node: StoppableBroker, on_stopped: Callable[[], object]) -> None:
         self._node = node
         self._on_stopped = on_stopped
         self._is_clean = True
@@ -39,11 +75,9 @@ class Shutdown:
 
     def _end(self) -> None:
         node = self._node
-        node.client_door.close()
+        node.client_server.close()
         node.replicas.recovery.close()
-        for name in PARTS_LOADED_LATE:
-            if name in node.__dict__:
-                getattr(node, name).close()
+        node.late.close()
         self._drain(node.runtime.monotonic() + DRAIN_S_MAX)
 
     def _drain(self, deadline: float) -> None:
@@ -51,9 +85,9 @@ class Shutdown:
         if node.runtime.monotonic() < deadline and not self._is_drained():
             node.runtime.call_later(LOOK_S, self._drain, deadline)
             return
-        node.controller_door.close()
-        for door in (node.client_door, node.controller_door):
-            door.hang_up()
+        node.controller_server.close()
+        for server in (node.client_server, node.controller_server):
+            server.hang_up()
         node.stop_ticking()
         node.membership.close()
         # A metadata log whose flush failed is read again at the next start, batch by batch.
@@ -69,7 +103,7 @@ class Shutdown:
             and node.checkpoints.is_idle
             and node.reencoder.is_idle
             and all(wait.done for wait in node.produce_waits)
-            and not node.client_door.is_congested
+            and not node.client_server.is_congested
         )
 
     def _write_out(self) -> Iterator[None]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of, open_log
 
-from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from strandline.partition.trimming import delete_records
@@ -20,15 +17,8 @@ from strandline.partition.trimming import delete_records
 class Stage:
     def __init__(self, path: Path) -> None:
         self.world = World(path / "data")
-        metadata = SimpleNamespace(log=open_log(path / "metadata"))
-        node: Any = SimpleNamespace(
-            runtime=self.world.runtime,
-            directory=self.world.directory,
-            replicas=self.world.replicas,
-            metadata=metadata,
-        )
-        self.world.replicas._node.metadata = metadata
-        self.writer = CheckpointWriter(node)
+        self.world.metadata.log = open_log(path / "metadata")
+        self.writer = self.world.replicas.checkpoints
         self.world.create("orders", 2)
         for index in range(2):
             for _ in range(10):

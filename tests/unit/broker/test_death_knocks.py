@@ -7,7 +7,7 @@ import socket
 from types import SimpleNamespace
 from typing import Any
 
-from strandline.broker.kraft.liveness_probe import Knock
+from strandline.broker.kraft.liveness_probe import LivenessProbe
 from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.quorum.controller.broker_liveness import ProbeOutcome
 from strandline.runtime.runtime import LoopRuntime
@@ -18,11 +18,11 @@ WITHIN_S = 30.0
 def knocked(host: str, port: int) -> ProbeOutcome:
     loop = asyncio.new_event_loop()
     runtime = LoopRuntime(loop)
-    node: Any = SimpleNamespace(runtime=runtime, network=SocketNetwork(runtime, SocketOptions(10, -1, -1)))
+    environment: Any = SimpleNamespace(runtime=runtime, network=SocketNetwork(runtime, SocketOptions(10, -1, -1)))
     told: asyncio.Future[ProbeOutcome] = loop.create_future()
 
     async def knock() -> ProbeOutcome:
-        Knock(node, (host, port), told.set_result)
+        LivenessProbe(environment, (host, port), told.set_result)
         return await asyncio.wait_for(told, WITHIN_S)
 
     try:

@@ -86,10 +86,14 @@ class Stage:
         await self.until(lambda: led.high_watermark == led.log.log_end_offset)
 
     async def look(self) -> dict[tuple[str, str, int], Judged]:
-        before = self.node.lag.rounds
-        self.node.lag.look()
-        await self.until(lambda: self.node.lag.rounds > before)
-        return {(each.group_id, each.topic, each.partition): each for each in judged(self.node)}
+        node = self.node
+        before = node.lag.rounds
+        node.lag.look()
+        await self.until(lambda: node.lag.rounds > before)
+        return {
+            (each.group_id, each.topic, each.partition): each
+            for each in judged(node.environment, node.groups, node.lag)
+        }
 
 
 @pytest.fixture

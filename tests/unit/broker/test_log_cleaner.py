@@ -51,7 +51,7 @@ def run(
             | {name.replace("_", "."): each for name, each in settings.items()}
         )
         node = node_on(asyncio.get_running_loop(), tmp_path, BrokerConfig.load("", given))
-        node.storage_workers = InlineWorkers(node.runtime, disk or OneProcess())
+        node.storage.workers.loaded = InlineWorkers(node.runtime, disk or OneProcess())
         node.start()
         try:
             await story(node)

@@ -101,7 +101,7 @@ def after_a_crash(tmp_path: Path, story: Story, *, damage: str = "", orders: int
     async def second() -> None:
         node = node_on(asyncio.get_running_loop(), tmp_path, config)
         held = HeldWorkers()
-        node.__dict__["storage_workers"] = held
+        node.storage.workers.loaded = held  # type: ignore[assignment]
         node.replicas.recovery.loop_logs_max = 0
         node.start()
         await asyncio.sleep(0)

@@ -74,13 +74,15 @@ class Cluster:
         self.brokers = {broker_id: Broker(self.clock, broker_id) for broker_id in (2, 3)}
         self.partitions = [SimpleNamespace(leader=leader) for leader in leaders]
         topic = SimpleNamespace(partitions=self.partitions)
-        node: Any = SimpleNamespace(
+        image = SimpleNamespace(topic_by_name={"t": topic}.get)
+        environment: Any = SimpleNamespace(
             node_id=1,
             runtime=self.clock,
-            image=SimpleNamespace(topic_by_name={"t": topic}.get),
-            replicas=SimpleNamespace(fetchers=SimpleNamespace(address_of=lambda broker_id: ("broker", broker_id))),
+            image=lambda: image,
+            address_of=lambda broker_id: ("broker", broker_id),
         )
-        self.sender = MarkerSender(node)
+        services: Any = None
+        self.sender = MarkerSender(environment, services)
         self.sender.connect = lambda address: self.brokers[address[1]]  # type: ignore[method-assign,assignment,return-value]
         self.written: list[MarkersWritten] = []
 

@@ -16,8 +16,11 @@ from tests.unit.log.engine import NOON_MS, batch_of
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
+from strandline.broker.environment import Environment
 from strandline.broker.kraft.directory_assignments import RETRY_S
+from strandline.broker.lazy import Lazy
 from strandline.broker.main import spare_the_collector
+from strandline.broker.maintenance.storage_worker import storage_workers
 from strandline.broker.replicas.replicas import OPENED_REST, OPENED_STEP, Replicas
 from strandline.codec.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from strandline.codec.messages.assign_replicas_to_dirs_response import DirectoryData as DirectoryAnswered
@@ -58,22 +61,27 @@ class World:
         self.forgotten: list[tuple[str, uuid.UUID]] = []
         self.asked: list[tuple[Any, Any]] = []
         """Requests to the controller, each with what takes its answer."""
-        node: Any = SimpleNamespace(
-            node_id=1,
+        config = BrokerConfig.load("", {})
+        network: Any = None
+        self.environment = Environment(
+            self.runtime, network, self.disk, 1, "cluster", lambda: config, lambda: self.image
+        )
+        self.metadata: Any = SimpleNamespace(removed_topic_ids=set(), forget_removed=lambda: None)
+        dynamic_config: Any = SimpleNamespace(apply=lambda: None)
+        controller: Any = SimpleNamespace(ask=self.ask)
+        self.replicas = Replicas(
+            self.environment,
+            self.directory,
             directory_id=uuid.UUID(int=5),
-            lifecycle=SimpleNamespace(broker_epoch=0),
-            runtime=self.runtime,
             flusher=self.flusher,
             reencoder=Reencoder(self.runtime),
-            image=self.image,
-            directory=self.directory,
-            config=BrokerConfig.load("", {}),
-            groups=SimpleNamespace(on_topic_deleted=lambda *topic: self.forgotten.append(topic)),
-            dynamic_config=SimpleNamespace(apply=lambda: None),
-            controller_channel=SimpleNamespace(ask=self.ask),
-            metadata=SimpleNamespace(removed_topic_ids=set(), forget_removed=lambda: None),
+            metadata=self.metadata,
+            dynamic_config=dynamic_config,
+            controller=controller,
+            broker_epoch=lambda: 0,
+            workers=Lazy(lambda: storage_workers(self.runtime, self.disk)),
         )
-        self.replicas = Replicas(node)
+        self.replicas.on_topic_deleted = lambda *topic: self.forgotten.append(topic)
         self.changed: list[tuple[str, ...]] = []
         self.replicas.on_topics_changed = self.changed.append
         self.offset = 0

@@ -6,7 +6,6 @@ import dataclasses
 import errno
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.maintenance.retention import SOON_S, Retention
-from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
+from strandline.broker.maintenance.storage import Storage
 from strandline.codec.columns import decode_batch
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -54,12 +53,17 @@ class Stage:
     ) -> None:
         self.world = World(path, disk=disk, runtime=runtime)
         self.runtime = self.world.runtime
-        node = self.world.replicas._node
-        node.metadata = SimpleNamespace(log=open_log(metadata or path.with_name("metadata"), disk=disk))  # type: ignore[assignment]
-        node.replicas = self.world.replicas
-        node.started_ms = NOON_MS
-        node.checkpoints = CheckpointWriter(node)
-        self.retention = Retention(node)
+        self.world.metadata.log = open_log(metadata or path.with_name("metadata"), disk=disk)
+        workers: Any = None
+        storage = Storage(
+            self.world.environment,
+            self.world.directory,
+            self.world.flusher,
+            self.world.replicas,
+            self.world.replicas.checkpoints,
+            workers,
+        )
+        self.retention = Retention(storage)
         self.world.replicas.on_configured = self.retention.look_soon
 
     def create(self, *, partitions: int = 1, **settings: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from strandline.broker.lazy import Lazy
 from strandline.broker.metrics import transactions as metrics_transactions
 from strandline.broker.metrics.transactions import GRACE_MS, TransactionFigures, counted, is_late
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
@@ -50,8 +51,9 @@ def test_many_ids_are_counted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2)
     ]
     node: Any = SimpleNamespace(
-        transactions=SimpleNamespace(loaded_shards=lambda: shards), runtime=SimpleNamespace(now_ms=lambda: NOW_MS)
+        late=SimpleNamespace(transactions=Lazy(lambda: None)), runtime=SimpleNamespace(now_ms=lambda: NOW_MS)
     )
+    node.late.transactions.loaded = SimpleNamespace(loaded_shards=lambda: shards)
     *pauses, figures = counted(node)
     assert pauses == [None] * 4
     assert figures is not None

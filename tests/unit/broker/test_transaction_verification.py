@@ -38,16 +38,15 @@ def test_nobody_waits_longer_for_a_silent_coordinator_than_the_first(monkeypatch
     monkeypatch.setattr(Silent, "asked", 0)
     clock = TurnedClock()
     topic = SimpleNamespace(partitions=[SimpleNamespace(leader=2, leader_epoch=4)])
-    node: Any = SimpleNamespace(
+    environment: Any = SimpleNamespace(
         node_id=1,
         runtime=clock,
         network=None,
-        image=SimpleNamespace(topic_by_name=lambda name: topic),
-        partition=lambda topic, index: None,
-        replicas=SimpleNamespace(fetchers=SimpleNamespace(address_of=lambda broker_id: ("broker", broker_id))),
+        image=lambda: SimpleNamespace(topic_by_name=lambda name: topic),
+        address_of=lambda broker_id: ("broker", broker_id),
     )
     driver: Any = SimpleNamespace(partition_index=lambda transactional_id: 0)
-    verification = TransactionVerification(node, driver)
+    verification = TransactionVerification(environment, lambda topic, index: None, driver)
     told: list[dict[Place, ErrorCode]] = []
     # Of one transactional id a request has one question, so this is as many requests.
     questions = 3 * CONNECTIONS_MAX

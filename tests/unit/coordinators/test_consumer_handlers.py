@@ -37,7 +37,7 @@ VERSIONS = pytest.mark.parametrize("version", [0, 1])
 def world() -> World:
     world = World()
     world.image.apply(FeatureLevelRecord(name="group.version", feature_level=1))
-    world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(world))  # type: ignore[arg-type]
+    world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(lambda: world.image))
     world.make_topic("t", partition_count=4)
     return world
 
@@ -113,7 +113,7 @@ def test_what_an_append_that_failed_would_have_changed_did_not_change(world: Wor
 def test_a_member_lives_on_when_the_coordinator_moves(world: World) -> None:
     join(world, "a")
     world.clock.run()
-    world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(world))  # type: ignore[arg-type]
+    world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(lambda: world.image))
     beat(world, "a", 2)
     world.clock.run()
     answer = beat(world, "a", 2).response

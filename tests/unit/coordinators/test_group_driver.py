@@ -428,18 +428,17 @@ def test_a_shard_that_is_to_be_let_go_answers_nothing(world: World) -> None:
 
 def test_a_node_leads_where_its_image_and_its_partition_agree() -> None:
     image = SimpleNamespace(leader=1, leader_epoch=4)
-    partition = SimpleNamespace(is_leader=True, leader_epoch=4)
-    node: Any = SimpleNamespace(
-        node_id=1,
-        partition=lambda topic, index: partition,
-        image=SimpleNamespace(topic_by_name=lambda name: SimpleNamespace(partitions=[image])),
+    first: Any = SimpleNamespace(topic="t", index=0, is_leader=True, leader_epoch=4)
+    second: Any = SimpleNamespace(topic="t", index=1, is_leader=True, leader_epoch=4)
+    environment: Any = SimpleNamespace(
+        node_id=1, image=lambda: SimpleNamespace(partition=lambda topic, index: {("t", 0): image}.get((topic, index)))
     )
-    assert leads(node, "t", 0)
-    assert not leads(node, "t", 1), "it was deleted, and made again with fewer partitions"
+    assert leads(environment, first)
+    assert not leads(environment, second), "it was deleted, and made again with fewer partitions"
     image.leader_epoch = 6
-    assert not leads(node, "t", 0), "another led in between"
+    assert not leads(environment, first), "another led in between"
     image.leader_epoch, image.leader = 4, 2
-    assert not leads(node, "t", 0)
+    assert not leads(environment, first)
 
 
 def test_a_deleted_topic_is_forgotten(world: World) -> None:

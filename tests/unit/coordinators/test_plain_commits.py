@@ -47,7 +47,7 @@ class Node:
     def __init__(self, *, has_short_way: bool = True) -> None:
         self.world = world = World()
         world.image.apply(FeatureLevelRecord(name="group.version", feature_level=1))
-        world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(world))  # type: ignore[arg-type]
+        world.groups = GroupDriver(world.clock, world.config, world.offsets_topic, TopicsOfNode(lambda: world.image))
         self.topic_ids = {name: world.make_topic(name) for name in ("t", "u")}
         table = routes()
         self.route = table[OFFSET_COMMIT]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from types import SimpleNamespace
 
-from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_node
+from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
@@ -53,7 +52,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.image = ClusterImage()
-        self.topics = TopicsOfNode(SimpleNamespace(image=self.image))  # type: ignore[arg-type]
+        self.topics = TopicsOfNode(lambda: self.image)
 
     def make(self, name: str, topic_id: uuid.UUID, *, replicas: tuple[tuple[int, ...], ...]) -> None:
         self.image.apply(TopicRecord(name=name, topic_id=topic_id))
@@ -100,8 +99,8 @@ def test_racks_follow_the_replicas_and_the_brokers() -> None:
 
 def test_settings_of_a_group_come_from_the_image() -> None:
     node = Watched()
-    assert overrides_of_node(node, "g") == {}  # type: ignore[arg-type]
+    assert overrides_of_group(lambda: node.image, "g") == {}
     node.image.apply(
         ConfigRecord(resource_type=RESOURCE_GROUP, resource_name="g", name="consumer.session.timeout.ms", value="50000")
     )
-    assert overrides_of_node(node, "g") == {"consumer.session.timeout.ms": "50000"}  # type: ignore[arg-type]
+    assert overrides_of_group(lambda: node.image, "g") == {"consumer.session.timeout.ms": "50000"}

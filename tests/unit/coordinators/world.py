@@ -148,7 +148,7 @@ class World:
         self.image = ClusterImage()
         self.may_be_replaced = False
         self.errors: list[tuple[int, int]] = []
-        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(self))  # type: ignore[arg-type]
+        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(lambda: self.image))
 
     @property
     def runtime(self) -> TurnedClock:
@@ -175,7 +175,7 @@ class World:
     def restart(self) -> None:
         """The process ends without a word; the partitions stay."""
         self.clock = TurnedClock()
-        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(self))  # type: ignore[arg-type]
+        self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(lambda: self.image))
 
     def ask(self, handler: Any, request: Message, version: int) -> Asked:
         """Send a request over the wire format to a handler; the answer comes now or later."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import Any, Generic, Protocol
 
 from strandline.broker.coordinating.coordinator_context import HostedShard, ShardT, waiting_of
+from strandline.broker.environment import Environment
 from strandline.errors import ErrorCode
+from strandline.partition.partition import Partition
 
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
+FindPartition = Callable[[str, int], Partition | None]
+"""Returns a partition that has a replica on this broker, by topic and index."""
 
 
 class CoordinatorTopic(Protocol):
@@ -25,13 +27,12 @@ class CoordinatorTopic(Protocol):
         """Whether the node's image has it lead the partition in the epoch in which it does."""
 
 
-def leads(node: Node, topic: str, index: int) -> bool:
-    """Return whether the node leads the partition, and its image says so of the same leader epoch."""
-    partition, known = node.partition(topic, index), node.image.topic_by_name(topic)
-    if partition is None or not partition.is_leader or known is None or index >= len(known.partitions):
+def leads(environment: Environment, partition: Partition | None) -> bool:
+    """Return whether this broker leads the partition, and its image says so of the same leader epoch."""
+    if partition is None or not partition.is_leader:
         return False
-    image = known.partitions[index]
-    return image.leader == node.node_id and image.leader_epoch == partition.leader_epoch
+    image = environment.image().partition(partition.topic, partition.index)
+    return image is not None and image.leader == environment.node_id and image.leader_epoch == partition.leader_epoch
 
 
 class HostedShards(Generic[ShardT]):

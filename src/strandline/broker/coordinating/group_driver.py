@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from strandline.broker.coordinating.coordinator_context import HostedShard, InternalPartition, OnCommitted
 from strandline.broker.coordinating.coordinator_runtime import HostedShards, leads
 from strandline.broker.coordinating.group_log import GroupLog
-from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_node
+from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
+from strandline.broker.environment import Environment
 from strandline.config.group_settings import GroupSettings
 from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.groups.group_config import (
@@ -32,19 +33,21 @@ from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.handlers.support.auto_creation import create_missing
+from strandline.handlers.support.context import BrokerServices
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
     from strandline.partition.partition import Partition
 
 log = logging.getLogger("strandline.groups")
 
 
-def groups_of_node(node: Node) -> GroupDriver:
+def groups_of_node(environment: Environment, services: BrokerServices) -> GroupDriver:
     """The groups of a real node."""
-    config = group_config(node.config, overrides=partial(overrides_of_node, node))
-    return GroupDriver(node.runtime, config, OffsetsTopicOfNode(node), TopicsOfNode(node))
+    config = group_config(environment.config(), overrides=partial(overrides_of_group, environment.image))
+    return GroupDriver(
+        environment.runtime, config, OffsetsTopicOfNode(environment, services), TopicsOfNode(environment.image)
+    )
 
 
 def group_config(settings: GroupSettings, *, overrides: Overrides = no_overrides) -> GroupConfig:
@@ -211,22 +214,23 @@ def _perform_nothing(effect: object) -> None:
 class OffsetsTopicOfNode:
     """`__consumer_offsets` of a real node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, services: BrokerServices) -> None:
+        self._environment = environment
+        self._services = services
 
     def partition_count(self) -> int:
-        topic = self._node.image.topic_by_name(CONSUMER_OFFSETS_TOPIC)
-        return len(topic.partitions) if topic is not None else self._node.config.offsets_topic_num_partitions
+        topic = self._environment.image().topic_by_name(CONSUMER_OFFSETS_TOPIC)
+        return len(topic.partitions) if topic is not None else self._environment.config().offsets_topic_num_partitions
 
     def partition(self, index: int) -> Partition | None:
-        partition = self._node.partition(CONSUMER_OFFSETS_TOPIC, index)
+        partition = self._services.partition(CONSUMER_OFFSETS_TOPIC, index)
         return partition if partition is not None and partition.is_leader else None
 
     def is_led(self, index: int) -> bool:
-        return leads(self._node, CONSUMER_OFFSETS_TOPIC, index)
+        return leads(self._environment, self._services.partition(CONSUMER_OFFSETS_TOPIC, index))
 
     def create(self) -> None:
-        create_missing(self._node, [CONSUMER_OFFSETS_TOPIC], _log_failure)  # type: ignore[arg-type]
+        create_missing(self._services, [CONSUMER_OFFSETS_TOPIC], _log_failure)
 
 
 def _log_failure(refused: dict[str, int]) -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 from strandline.coordinators.groups.topics import TopicFacts
-from strandline.quorum.image.cluster_image import RESOURCE_GROUP, BrokerImage, Topic
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
+from strandline.quorum.image.cluster_image import RESOURCE_GROUP, BrokerImage, ClusterImage, Topic
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -18,22 +14,22 @@ _NOTHING: Mapping[str, str] = {}
 class TopicsOfNode:
     """The topics as the node's image has them now."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, image: Callable[[], ClusterImage]) -> None:
+        self._image = image
 
     def named(self, name: str) -> TopicFacts | None:
-        topic = self._node.image.topic_by_name(name)
+        topic = self._image().topic_by_name(name)
         return None if topic is None else self._facts(topic)
 
     def by_id(self, topic_id: uuid.UUID) -> TopicFacts | None:
-        topic = self._node.image.topic_by_id(topic_id)
+        topic = self._image().topic_by_id(topic_id)
         return None if topic is None else self._facts(topic)
 
     def names(self) -> Iterable[str]:
-        return self._node.image.topics
+        return self._image().topics
 
     def _facts(self, topic: Topic) -> TopicFacts:
-        image = self._node.image
+        image = self._image()
         # What is kept with a topic goes when the topic changes, but it also depends on where its replicas stand.
         brokers_version, facts = topic.answers.get(TopicsOfNode, (-1, None))
         if facts is None or brokers_version != image.brokers_version:
@@ -42,9 +38,9 @@ class TopicsOfNode:
         return facts  # type: ignore[no-any-return]  # Answers are anybody's; this one is ours.
 
 
-def overrides_of_node(node: Node, group_id: str) -> Mapping[str, str]:
-    """The settings that somebody gave to this group."""
-    return node.image.configs.get((RESOURCE_GROUP, group_id), _NOTHING)
+def overrides_of_group(image: Callable[[], ClusterImage], group_id: str) -> Mapping[str, str]:
+    """Return the settings that were given to this group alone."""
+    return image().configs.get((RESOURCE_GROUP, group_id), _NOTHING)
 
 
 def _racks(topic: Topic, brokers: Mapping[int, BrokerImage]) -> tuple[tuple[str, ...], ...]:

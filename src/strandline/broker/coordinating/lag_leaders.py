@@ -8,8 +8,9 @@ it is asked for the time of the record at a position with a Fetch of one batch, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.fetch_response import FetchResponse
@@ -20,9 +21,6 @@ from strandline.codec.messages.record_counts_response import RecordCountsRespons
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
 from strandline.partition.counting import Counted
 from strandline.partition.position_lookup import batch_time_ms
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -47,8 +45,8 @@ FETCH_VERSION: Final = 12
 class LagLeaders:
     """A channel for each broker that had to be asked."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
         self._channels: dict[int, Channel] = {}
 
     def ask(self, broker_id: int, asked: Asked, on_told: Callable[[Told], object]) -> None:
@@ -78,15 +76,17 @@ class LagLeaders:
         channel.ask(request, FETCH_VERSION, on_answer, timeout_s=TIMEOUT_S)
 
     def _channel(self, broker_id: int) -> Channel | None:
-        address = self._node.replicas.fetchers.address_of(broker_id)
+        address = self._environment.address_of(broker_id)
         channel = self._channels.get(broker_id)
         if channel is not None and channel.address != address:
             channel.close()
             del self._channels[broker_id]
             channel = None
         if channel is None and address is not None:
-            node = self._node
-            channel = Channel(node.runtime, node.network, *address, client_id=f"lag-{node.node_id}")
+            environment = self._environment
+            channel = Channel(
+                environment.runtime, environment.network, *address, client_id=f"lag-{environment.node_id}"
+            )
             self._channels[broker_id] = channel
         return channel
 

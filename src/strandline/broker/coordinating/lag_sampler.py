@@ -21,6 +21,7 @@ from uuid import UUID
 
 from strandline.broker.coordinating.lag_counting import LagCounting
 from strandline.broker.coordinating.lag_leaders import Asked, LagLeaders, Place, Told
+from strandline.broker.environment import Environment
 from strandline.errors import StrandlineError
 from strandline.ids import ZERO_UUID
 from strandline.lag.samples import UNKNOWN, Sample, Window
@@ -31,7 +32,9 @@ from strandline.partition.position_lookup import Standing, size_behind, stand, s
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.coordinating.coordinator_runtime import FindPartition
+    from strandline.broker.coordinating.group_driver import GroupDriver
+    from strandline.broker.lazy import Lazy
     from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.partition.partition import Partition
     from strandline.quorum.image.cluster_image import Topic
@@ -74,12 +77,14 @@ class Tracked(Window):
 
 
 class LagSampler:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._runtime = node.runtime
+    def __init__(self, environment: Environment, partition: FindPartition, groups: Lazy[GroupDriver]) -> None:
+        self._environment = environment
+        self._partition = partition
+        self._coordinated = groups
+        self._runtime = environment.runtime
         self._groups: dict[str, dict[Place, Tracked]] = {}
-        self._leaders = LagLeaders(node)
-        self.counting = LagCounting(node.runtime)
+        self._leaders = LagLeaders(environment)
+        self.counting = LagCounting(environment.runtime)
         self._timer: TimerHandle | None = None
         self._round = 0
         self.rounds = 0
@@ -91,7 +96,7 @@ class LagSampler:
 
     @property
     def interval_s(self) -> float:
-        return self._node.config.group_lag_interval_ms / 1000
+        return self._environment.config().group_lag_interval_ms / 1000
 
     def start(self) -> None:
         """Look from now on; not at all if the interval is 0."""
@@ -115,7 +120,7 @@ class LagSampler:
         """A position as it is now, without its age: of a partition that this node leads. Of another one as of the last
         look, and None before the first. It begins no count: a look does, and until then there are offsets only."""
         tracked = self._groups.get(group_id, {}).get(place)
-        partition = self._node.partition(*place)
+        partition = self._partition(*place)
         if partition is not None and (partition.is_leader or tracked is None or not tracked.samples):
             start, end = partition.log_start_offset, partition.high_watermark
             counted = self._known_count(tracked, partition, max(committed, start))
@@ -149,7 +154,7 @@ class LagSampler:
         slowly(self._runtime, self._look_at_all(absent), lambda: self._end_look(absent))
 
     def _look_at_all(self, absent: dict[int, Waiting]) -> Iterator[None]:
-        for shard in self._node.groups.loaded_shards():
+        for shard in self._coordinated.get().loaded_shards():
             for group_id in list(shard.groups):
                 yield from self._look_at_group(shard, group_id, absent)
         for group_id, places in list(self._groups.items()):
@@ -160,7 +165,7 @@ class LagSampler:
             yield
 
     def _look_at_group(self, shard: GroupShard, group_id: str, absent: dict[int, Waiting]) -> Iterator[None]:
-        image = self._node.image
+        image = self._environment.image()
         for name, partitions in list(shard.offsets.of_group(group_id)):
             topic = image.topic_by_name(name)
             if topic is None:
@@ -191,10 +196,10 @@ class LagSampler:
 
     def _replica(self, topic: Topic, index: int) -> Partition | None:
         """The partition if this node has all that is committed in it, save what its leader committed just now."""
-        partition = self._node.partition(topic.name, index)
+        partition = self._partition(topic.name, index)
         if partition is None or partition.log.failure is not None or partition.topic_id != topic.id:
             return None
-        return partition if partition.is_leader or self._node.node_id in topic.partitions[index].isr else None
+        return partition if partition.is_leader or self._environment.node_id in topic.partitions[index].isr else None
 
     def _complain(self) -> None:
         if not self._has_complained:

@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel
 from strandline.codec.messages.write_txn_markers_request import (
     WritableTxnMarker,
@@ -28,12 +29,10 @@ from strandline.codec.messages.write_txn_markers_request import (
 from strandline.codec.messages.write_txn_markers_response import WriteTxnMarkersResponse
 from strandline.coordinators.transactions.events import MarkersWritten, SendMarkers
 from strandline.errors import ErrorCode, named
+from strandline.handlers.support.context import BrokerServices
 from strandline.handlers.support.marker_writing import CLIENT_ID_BEGIN, Marker, write_marker
 from strandline.ids import TopicPartition
 from strandline.runtime.runtime import TimerHandle
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.transactions")
 
@@ -54,8 +53,9 @@ WaitingMarker = tuple[TopicPartition, int, ErrorCode]
 
 
 class MarkerSender:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, services: BrokerServices) -> None:
+        self._environment = environment
+        self._services = services
         self._sendings: dict[int, dict[str, _Sending]] = {}
         """By partition of `__transaction_state` and transactional id: one transaction of an id ends at a time."""
         self._due: deque[tuple[_Sending, TopicPartition]] = deque()
@@ -110,18 +110,18 @@ class MarkerSender:
         if self._due and not self._is_flushing:
             self._is_flushing = True
             # Transactions that end in this turn of the loop go out together.
-            self._node.runtime.call_soon(self._flush)
+            self._environment.runtime.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._is_flushing = False
-        node, touched = self._node, dict[int, None]()
+        environment, touched = self._environment, dict[int, None]()
         for _ in range(min(MARKERS_PER_TURN_MAX, len(self._due))):
             sending, place = self._due.popleft()
             if sending.is_over or place not in sending.left:
                 continue
             leader = self._leader_of(place)
-            if leader == node.node_id:
-                write_marker(node, place, sending.marker, partial(self.on_result, sending, place))  # type: ignore[arg-type]
+            if leader == environment.node_id:
+                write_marker(self._services, place, sending.marker, partial(self.on_result, sending, place))
             elif leader == _GONE:
                 self._note_written(sending, place)
             elif leader == _NOBODY:
@@ -133,23 +133,25 @@ class MarkerSender:
             self._queues[leader].ask()
         if self._due and not self._is_flushing:
             self._is_flushing = True
-            node.runtime.call_soon(self._flush)
+            environment.runtime.call_soon(self._flush)
 
     def _leader_of(self, place: TopicPartition) -> int:
-        topic = self._node.image.topic_by_name(place.topic)
+        topic = self._environment.image().topic_by_name(place.topic)
         if topic is None or place.partition >= len(topic.partitions):
             # What this node coordinates it was given after the partition was made, by the same log: it is no more.
             return _GONE
         leader = topic.partitions[place.partition].leader
-        is_reachable = leader == self._node.node_id or self.address_of(leader) is not None
+        is_reachable = leader == self._environment.node_id or self.address_of(leader) is not None
         return leader if is_reachable else _NOBODY
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
-        return self._node.replicas.fetchers.address_of(broker_id)
+        return self._environment.address_of(broker_id)
 
     def connect(self, address: tuple[str, int]) -> Channel:
-        node = self._node
-        return Channel(node.runtime, node.network, *address, client_id=f"{CLIENT_ID_BEGIN}{node.node_id}")
+        environment = self._environment
+        return Channel(
+            environment.runtime, environment.network, *address, client_id=f"{CLIENT_ID_BEGIN}{environment.node_id}"
+        )
 
     def _queue(self, broker_id: int) -> _BrokerQueue:
         queue = self._queues.get(broker_id)
@@ -183,7 +185,7 @@ class MarkerSender:
     def _note_written(self, sending: _Sending, place: TopicPartition) -> None:
         if sending.left.pop(place, None) is not None:
             if not self._written:
-                self._node.runtime.call_soon(self._tell_written)
+                self._environment.runtime.call_soon(self._tell_written)
             self._written.setdefault(sending, []).append(place)
 
     def _tell_written(self) -> None:
@@ -209,8 +211,8 @@ class MarkerSender:
         if sending.timer is None:
             delay_s = min(RETRY_S_MAX, RETRY_S * 2 ** min(sending.attempts, 10))
             sending.attempts += 1
-            delay_s *= 0.5 + self._node.runtime.random.random()
-            sending.timer = self._node.runtime.call_later(delay_s, self._try_again, sending)
+            delay_s *= 0.5 + self._environment.runtime.random.random()
+            sending.timer = self._environment.runtime.call_later(delay_s, self._try_again, sending)
 
     def _try_again(self, sending: _Sending) -> None:
         sending.timer = None

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.broker.coordinating.coordinator_context import HostedShard, InternalPartition
-from strandline.broker.coordinating.coordinator_runtime import HostedShards, leads
+from strandline.broker.coordinating.coordinator_runtime import FindPartition, HostedShards, leads
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
+from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.coordinators.groups.events import Record, Tell
@@ -31,12 +32,12 @@ from strandline.coordinators.transactions.events import (
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode, error_code, named
+from strandline.handlers.support.context import BrokerServices
 from strandline.observability.log_lines import fields
 from strandline.quorum.image.cluster_image import TRANSACTION_VERSION
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
     from strandline.partition.partition import Partition
 
 log = logging.getLogger("strandline.transactions")
@@ -49,17 +50,17 @@ RELOAD_S_MAX: Final = 30.0
 Hosted = HostedShard[TransactionShard]
 
 
-def transactions_of_node(node: Node) -> TransactionDriver:
+def transactions_of_node(environment: Environment, services: BrokerServices) -> TransactionDriver:
     """The transactions of a real node."""
-    topic = TransactionTopicOfNode(node)
+    topic = TransactionTopicOfNode(environment, services.partition)
     driver = TransactionDriver(
-        node.runtime,
+        environment.runtime,
         topic,
-        node.config,
-        next_producer_id=lambda then: node.producer_ids.next(then),
-        markers=MarkerSender(node),
+        environment.config(),
+        next_producer_id=services.producer_ids.next,
+        markers=MarkerSender(environment, services),
     )
-    driver.verification = TransactionVerification(node, driver)
+    driver.verification = TransactionVerification(environment, services.partition, driver)
     return driver
 
 
@@ -265,22 +266,27 @@ class TransactionDriver(HostedShards[TransactionShard]):
 class TransactionTopicOfNode:
     """`__transaction_state` of a real node."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, partition: FindPartition) -> None:
+        self._environment = environment
+        self._partition = partition
 
     def partition_count(self) -> int:
-        topic = self._node.image.topic_by_name(TRANSACTION_STATE_TOPIC)
-        return len(topic.partitions) if topic is not None else self._node.config.transaction_state_log_num_partitions
+        topic = self._environment.image().topic_by_name(TRANSACTION_STATE_TOPIC)
+        return (
+            len(topic.partitions)
+            if topic is not None
+            else self._environment.config().transaction_state_log_num_partitions
+        )
 
     def partition(self, index: int) -> Partition | None:
-        partition = self._node.partition(TRANSACTION_STATE_TOPIC, index)
+        partition = self._partition(TRANSACTION_STATE_TOPIC, index)
         return partition if partition is not None and partition.is_leader else None
 
     def is_led(self, index: int) -> bool:
-        return leads(self._node, TRANSACTION_STATE_TOPIC, index)
+        return leads(self._environment, self._partition(TRANSACTION_STATE_TOPIC, index))
 
     def transaction_version(self) -> int:
-        return self._node.image.features.get(TRANSACTION_VERSION, 0)
+        return self._environment.image().features.get(TRANSACTION_VERSION, 0)
 
 
 def _records_of(columns: Columns) -> Iterator[Record]:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from strandline.broker.coordinating.coordinator_runtime import FindPartition
+from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel
 from strandline.codec.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
@@ -33,7 +35,6 @@ from strandline.quorum.image.cluster_image import PartitionImage
 
 if TYPE_CHECKING:
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
-    from strandline.broker.node import Node
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -50,8 +51,9 @@ WAITING_MAX: Final = 10_000
 
 
 class TransactionVerification:
-    def __init__(self, node: Node, driver: TransactionDriver) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, partition: FindPartition, driver: TransactionDriver) -> None:
+        self._environment = environment
+        self._partition = partition
         self._driver = driver
         self._coordinators: dict[int, _Coordinator] = {}
 
@@ -82,12 +84,12 @@ class TransactionVerification:
             question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         elif self._has_newer_marker(question, coordinator_partition.leader_epoch):
             question.refuse(ErrorCode.NOT_COORDINATOR)
-        elif leader == self._node.node_id:
+        elif leader == self._environment.node_id:
             self._ask_here(question)
         else:
             coordinator = self._coordinators.get(leader)
             if coordinator is None:
-                coordinator = self._coordinators[leader] = _Coordinator(self._node, leader)
+                coordinator = self._coordinators[leader] = _Coordinator(self._environment, leader)
             coordinator.put(question)
 
     def close(self) -> None:
@@ -96,7 +98,7 @@ class TransactionVerification:
 
     def _coordinator_partition(self, transactional_id: str) -> PartitionImage | None:
         """Return the partition of `__transaction_state` whose leader coordinates the id, as this broker knows it."""
-        topic = self._node.image.topic_by_name(TRANSACTION_STATE)
+        topic = self._environment.image().topic_by_name(TRANSACTION_STATE)
         return None if topic is None else topic.partitions[self._driver.partition_index(transactional_id)]
 
     def _has_newer_marker(self, question: _Question, coordinator_epoch: int) -> bool:
@@ -106,7 +108,7 @@ class TransactionVerification:
         a late batch would begin one that no coordinator ends. A marker that comes after this voids the guard.
         """
         for place in question.partitions:
-            partition = self._node.partition(*place)
+            partition = self._partition(*place)
             entry = None if partition is None else partition.producers.entries.get(question.producer_id)
             if entry is not None and entry.coordinator_epoch > coordinator_epoch:
                 return True
@@ -158,8 +160,8 @@ def _for_producers(code: ErrorCode) -> ErrorCode:
 class _Coordinator:
     """Another broker that coordinates transactions which are written to here."""
 
-    def __init__(self, node: Node, broker_id: int) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, broker_id: int) -> None:
+        self._environment = environment
         self._broker_id = broker_id
         self._waiting: deque[_Question] = deque()
         self._idle: list[Channel] = []
@@ -173,7 +175,7 @@ class _Coordinator:
         self._waiting.append(question)
         if not self._is_due:
             self._is_due = True
-            self._node.runtime.call_soon(self._ask)
+            self._environment.runtime.call_soon(self._ask)
 
     def _ask(self) -> None:
         self._is_due = False
@@ -200,8 +202,8 @@ class _Coordinator:
         return asked
 
     def _channel(self) -> Channel | None:
-        node = self._node
-        address = node.replicas.fetchers.address_of(self._broker_id)
+        environment = self._environment
+        address = environment.address_of(self._broker_id)
         while self._idle:
             channel = self._idle.pop()
             if channel.address == address:
@@ -209,7 +211,9 @@ class _Coordinator:
             channel.close()
         if address is None:
             return None
-        return Channel(node.runtime, node.network, *address, client_id=f"transactions-{node.node_id}")
+        return Channel(
+            environment.runtime, environment.network, *address, client_id=f"transactions-{environment.node_id}"
+        )
 
     def _on_answer(
         self,

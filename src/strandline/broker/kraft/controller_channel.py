@@ -8,11 +8,7 @@ In this process the handler that a request from outside would meet is called, wi
 
 A server answers a connection in order. Give what must not wait (heartbeats) a channel apart from what may take long.
 
-Wiring (`broker/node.py`):
-
-    ControllerChannel(runtime, network, local=LocalController(node, controller_routes, client_id=...),
-                      where=metadata.leader_address, client_id=f"broker-{node_id}-...")
-    channel.on_leader_changed() when `metadata` knows another leader: whoever waits for the old one asks the new one.
+`ControllerChannels` opens them, and tells all of them when the metadata log has another leader.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel, OnAnswer
 from strandline.broker.network.transport import Network
 from strandline.codec.answers import response_class
@@ -207,3 +204,40 @@ class ControllerChannel:
             asking.timer.cancel()
             asking.timer = None
         asking.on_answer(response, error)
+
+
+class ControllerChannels:
+    """The channels of a broker to the active controller, one for each purpose."""
+
+    def __init__(
+        self, environment: Environment, services: BrokerServices, routes: Mapping[int, Route], where: Where
+    ) -> None:
+        self._environment = environment
+        self._services = services
+        self._routes = routes
+        self._where = where
+        self._channels: list[ControllerChannel] = []
+
+    def open(self, purpose: str) -> ControllerChannel:
+        """Return a channel of its own. A server answers a connection in order, so slow requests need their own."""
+        environment = self._environment
+        client_id = f"broker-{environment.node_id}-{purpose}"
+        channel = ControllerChannel(
+            environment.runtime,
+            environment.network,
+            local=LocalController(self._services, self._routes, client_id=client_id),
+            where=self._where,
+            client_id=client_id,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def on_leader_changed(self) -> None:
+        """Have requests that wait for the former controller sent to the new one."""
+        for channel in self._channels:
+            channel.on_leader_changed()
+
+    def close(self) -> None:
+        """Close all channels."""
+        for channel in self._channels:
+            channel.close()

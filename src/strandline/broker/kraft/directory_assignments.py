@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.broker.environment import Environment
+from strandline.broker.kraft.controller_channel import ControllerChannel
 from strandline.codec.messages.assign_replicas_to_dirs_request import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -21,9 +23,6 @@ from strandline.codec.messages.assign_replicas_to_dirs_request import (
 from strandline.codec.messages.assign_replicas_to_dirs_response import AssignReplicasToDirsResponse
 from strandline.errors import ErrorCode, named
 from strandline.observability.log_lines import fields
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 ASSIGN_VERSION: Final = 0
 ASSIGNMENTS_MAX: Final = 2_000
@@ -38,8 +37,17 @@ Where = tuple[uuid.UUID, int]
 
 
 class DirectoryAssignments:
-    def __init__(self, node: Node, broker_epoch: Callable[[], int]) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        controller: ControllerChannel,
+        *,
+        directory_id: uuid.UUID,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._environment = environment
+        self._controller = controller
+        self._directory_id = directory_id
         self._broker_epoch = broker_epoch
         self._wanted: dict[Where, None] = {}
         self._is_asking = False
@@ -53,19 +61,19 @@ class DirectoryAssignments:
 
     def _is_known(self, topic_id: uuid.UUID, index: int) -> bool:
         """Whether the metadata names our directory, or no replica of ours at all."""
-        node = self._node
-        topic = node.image.topic_by_id(topic_id)
+        environment = self._environment
+        topic = environment.image().topic_by_id(topic_id)
         if topic is None or index >= len(topic.partitions):
             return True
         partition = topic.partitions[index]
         held = dict(zip(partition.replicas, partition.directories, strict=False))
-        return node.node_id not in partition.replicas or held.get(node.node_id) == node.directory_id
+        return environment.node_id not in partition.replicas or held.get(environment.node_id) == self._directory_id
 
     def _ask_soon(self, delay_s: float) -> None:
         if not self._is_asking:
             # Later, so that one request takes all replicas that are opened in a turn of the loop.
             self._is_asking = True
-            self._node.runtime.call_later(delay_s, self._ask)
+            self._environment.runtime.call_later(delay_s, self._ask)
 
     def _ask(self) -> None:
         self._is_asking = False
@@ -80,10 +88,10 @@ class DirectoryAssignments:
         topics: dict[uuid.UUID, TopicData] = {}
         for topic_id, index in asked:
             topics.setdefault(topic_id, TopicData(topic_id)).partitions.append(PartitionData(index))
-        node = self._node
-        node.controller_channel.ask(
+        environment = self._environment
+        self._controller.ask(
             AssignReplicasToDirsRequest(
-                node.node_id, self._broker_epoch(), [DirectoryData(node.directory_id, list(topics.values()))]
+                environment.node_id, self._broker_epoch(), [DirectoryData(self._directory_id, list(topics.values()))]
             ),
             ASSIGN_VERSION,
             lambda response, error: self._on_answer(asked, response, error),
@@ -111,7 +119,7 @@ class DirectoryAssignments:
         log.info(
             "the controller knows that %d replicas are in directory %s",
             len(taken),
-            self._node.directory_id,
+            self._directory_id,
             extra=fields(replicas=len(taken), refused=len(asked) - len(taken)),
         )
         if self._wanted:

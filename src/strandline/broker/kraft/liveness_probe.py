@@ -1,34 +1,35 @@
 """Probes brokers whose heartbeats stopped, with sockets. `quorum/controller/broker_liveness` decides what follows.
 
-A knock is a connection that is closed as soon as it is there. Nothing is sent: that the kernel accepts it says that a
-process listens, and more cannot be told apart from a process that is slow.
+A probe is a connection that is closed as soon as it is accepted. Nothing is sent: the kernel accepts a connection if a
+process listens, and a request could not tell a dead process from a slow one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.network.transport import OutgoingTransport
 from strandline.observability.log_lines import fields
 from strandline.quorum.controller.broker_liveness import ProbedBroker, ProbeOutcome
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
+from strandline.quorum.controller.controller import Controller
 
 log = logging.getLogger("strandline.controller")
 
-KNOCK_TIMEOUT_S: Final = 1.0
+PROBE_TIMEOUT_S: Final = 1.0
 
 
-class Knock:
-    """One attempt; `on_done` is told once."""
+class LivenessProbe:
+    """One attempt; it calls `on_done` once."""
 
-    def __init__(self, node: Node, address: tuple[str, int], on_done: Callable[[ProbeOutcome], object]) -> None:
+    def __init__(
+        self, environment: Environment, address: tuple[str, int], on_done: Callable[[ProbeOutcome], object]
+    ) -> None:
         self._on_done = on_done
-        self._timer = node.runtime.call_later(KNOCK_TIMEOUT_S, self._finish, ProbeOutcome.UNKNOWN)
-        self._transport: OutgoingTransport = node.network.connect(*address, self)
+        self._timer = environment.runtime.call_later(PROBE_TIMEOUT_S, self._finish, ProbeOutcome.UNKNOWN)
+        self._transport: OutgoingTransport = environment.network.connect(*address, self)
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -56,25 +57,29 @@ class Knock:
         """Nothing is sent."""
 
 
-class DeathKnocks:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._under_way: dict[ProbedBroker, Knock] = {}
-        self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
-        """Told the id and the epoch of a broker that is dead."""
+class LivenessProbes:
+    """The probes of a controller that are under way."""
 
-    def knock(self, watched: ProbedBroker) -> None:
-        node = self._node
-        broker = node.image.brokers.get(watched.broker_id)
-        address = None if broker is None else broker.address(node.config.inter_broker_listener_name)
+    def __init__(self, environment: Environment, controller: Controller) -> None:
+        self._environment = environment
+        self._controller = controller
+        self._under_way: dict[ProbedBroker, LivenessProbe] = {}
+        self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
+        """Called with the id and the epoch of a broker that is dead."""
+
+    def probe(self, watched: ProbedBroker) -> None:
+        """Probe the address of a broker, and tell the controller what came of it."""
+        environment, controller = self._environment, self._controller
+        broker = environment.image().brokers.get(watched.broker_id)
+        address = None if broker is None else broker.address(environment.config().inter_broker_listener_name)
         if broker is None or address is None:
-            node.controller.on_probed(watched, -1, ProbeOutcome.UNKNOWN, now=node.runtime.monotonic())
+            controller.on_probed(watched, -1, ProbeOutcome.UNKNOWN, now=environment.runtime.monotonic())
             return
         epoch = broker.epoch
 
         def on_done(outcome: ProbeOutcome) -> None:
             del self._under_way[watched]
-            if node.controller.on_probed(watched, epoch, outcome, now=node.runtime.monotonic()):
+            if controller.on_probed(watched, epoch, outcome, now=environment.runtime.monotonic()):
                 host, port = address
                 facts = fields(broker_id=watched.broker_id, broker_epoch=epoch, host=host, port=port)
                 log.warning(
@@ -86,9 +91,9 @@ class DeathKnocks:
                 )
                 self.on_death(watched.broker_id, epoch)
 
-        self._under_way[watched] = Knock(node, address, on_done)
+        self._under_way[watched] = LivenessProbe(environment, address, on_done)
 
     def close(self) -> None:
-        for knock in self._under_way.values():
-            knock.cancel()
+        for probe in self._under_way.values():
+            probe.cancel()
         self._under_way.clear()

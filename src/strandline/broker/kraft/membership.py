@@ -1,29 +1,33 @@
 """How a node becomes part of its cluster, and how it leaves.
 
 A node takes part in the quorum first. Its broker registers with the active controller, reads the metadata up to its own
-registration, opens its partitions, opens its door, and asks to be unfenced; then it is ready. A quorum of one need ask
-nobody: it registers itself while it starts, and is ready when `start` returns.
+registration, opens its partitions, accepts clients, and asks to be unfenced; then it is ready. A quorum of one
+registers itself while it starts, and is ready when `start` returns.
 """
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.kraft.controller_channel import ControllerChannel, LocalController
+from strandline.broker.environment import Environment
+from strandline.broker.kraft.controller_channel import ControllerChannel, ControllerChannels
 from strandline.broker.kraft.controller_driver import ControllerDriver
 from strandline.broker.kraft.controller_registration import ControllerRegistration, registration_request
 from strandline.broker.kraft.lifecycle import Identity, Lifecycle, Timing
-from strandline.broker.kraft.metadata_quorum import MetadataQuorum, QuorumSettings
-from strandline.broker.network.channel import Channel
+from strandline.broker.kraft.metadata_quorum import MetadataQuorum
+from strandline.broker.lazy import Lazy
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
-    from strandline.broker.kraft.liveness_probe import DeathKnocks
-    from strandline.broker.node import Node
+    from strandline.broker.dynamic_config import DynamicConfig
+    from strandline.broker.kraft.liveness_probe import LivenessProbes
+    from strandline.broker.network.socket_server import SocketServer
+    from strandline.broker.replicas.replicas import Replicas
+    from strandline.log.log_directory import LogDirectory
+    from strandline.quorum.controller.controller import Controller
 
 log = logging.getLogger("strandline.node")
 
@@ -32,190 +36,187 @@ HAND_OVER_LOOK_S: Final = 0.01
 
 
 class Membership:
-    def __init__(self, node: Node, *, incarnation_id: uuid.UUID) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        directory: LogDirectory,
+        *,
+        directory_id: uuid.UUID,
+        incarnation_id: uuid.UUID,
+        metadata: MetadataQuorum,
+        controller: Controller,
+        channels: ControllerChannels,
+        control: ControllerChannel,
+        replicas: Replicas,
+        dynamic_config: DynamicConfig,
+        clients: SocketServer,
+        controllers: SocketServer,
+        on_ready: Callable[[], object],
+        on_failed: Callable[[str], object],
+    ) -> None:
+        """`on_ready` is called when the node is part of its cluster, `on_failed` with the reason if it cannot go on."""
+        self._environment = environment
+        self._directory = directory
+        self._directory_id = directory_id
         self._incarnation_id = incarnation_id
-        config, runtime = node.config, node.runtime
-        self.metadata = MetadataQuorum(
-            node.directory,
-            runtime,
-            node.flusher,
-            settings=QuorumSettings.of(
-                config,
-                node_id=node.node_id,
-                directory_id=node.directory_id,
-                cluster_id=node.cluster_id,
-                listener_address=node.advertised_controller(),
-            ),
-            connect=lambda host, port: Channel(runtime, node.network, host, port, client_id=f"quorum-{node.node_id}"),
-        )
-        self.driver = ControllerDriver(runtime, node.controller, self.metadata.write)
-        self._channels: list[ControllerChannel] = []
+        self._metadata = metadata
+        self._controller = controller
+        self._channels = channels
+        self._control = control
+        self._replicas = replicas
+        self._dynamic_config = dynamic_config
+        self._clients = clients
+        self._controllers = controllers
+        self._on_ready = on_ready
+        self._on_failed = on_failed
+        runtime = environment.runtime
+        self.driver = ControllerDriver(runtime, controller, metadata.write)
         self.lifecycle = Lifecycle(
             runtime,
-            self.channel("heartbeat"),
+            channels.open("heartbeat"),
             Identity(
-                broker_id=node.node_id,
-                cluster_id=node.cluster_id,
+                broker_id=environment.node_id,
+                cluster_id=environment.cluster_id,
                 incarnation_id=incarnation_id,
                 endpoints=self._endpoints(),
                 features=SUPPORTED_FEATURES,
-                log_dirs=[node.directory_id],
-                rack=config.broker_rack,
-                previous_broker_epoch=node.directory.clean_broker_epoch,
+                log_dirs=[directory_id],
+                rack=environment.config().broker_rack,
+                previous_broker_epoch=directory.clean_broker_epoch,
             ),
-            timing=Timing.of(config),
-            metadata_offset=lambda: self.metadata.image.applied_offset,
-            offline_dirs=self._offline_dirs,
+            timing=Timing.of(environment.config()),
+            metadata_offset=lambda: metadata.image.applied_offset,
+            offline_dirs=replicas.offline_dirs,
             has_company=self._has_company,
-            confirmed_at=lambda: self.metadata.raft.confirmed_at(runtime.monotonic()),
-            is_late=lambda: self.metadata.is_late,
+            confirmed_at=lambda: metadata.raft.confirmed_at(runtime.monotonic()),
+            is_late=lambda: metadata.is_late,
         )
         self._registration: ControllerRegistration | None = None
+        self._probes = Lazy(self._make_probes)
+        """Loaded when the first broker is missed."""
         self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
-        """Told the id and epoch of a broker that this node, the active controller, holds for dead."""
+        """Called with the id and the epoch of a broker that this node, the active controller, takes for dead."""
         self._is_starting = False
         self._is_open = False
         self._wire()
 
     def _wire(self) -> None:
-        metadata, lifecycle, node = self.metadata, self.lifecycle, self._node
+        metadata, lifecycle, controller = self._metadata, self.lifecycle, self._controller
         metadata.on_leading = self._on_leading
         metadata.on_not_leading = self.driver.end
-        metadata.on_failed = lambda pending: node.controller.revert(metadata.image, pending)
+        metadata.on_failed = lambda pending: controller.revert(metadata.image, pending)
         metadata.on_applied = self._on_metadata
         metadata.on_image_replaced = self._on_image_replaced
-        metadata.on_stop = node.fail
-        self.driver.on_look = self._knock_at_the_silent
-        metadata.wait_for_news(self._on_quorum_news)
+        metadata.on_stop = self._on_failed
+        self.driver.on_look = self._probe_the_silent
+        metadata.wait_for_news(self._channels.on_leader_changed)
         lifecycle.on_registered = lambda epoch: self._maybe_open()
-        lifecycle.on_running = node.be_ready
-        lifecycle.on_refused = node.fail
-
-    def channel(self, purpose: str) -> ControllerChannel:
-        """To the active controller. A server answers a connection in order: what may take long has its own."""
-        node = self._node
-        client_id = f"broker-{node.node_id}-{purpose}"
-        channel = ControllerChannel(
-            node.runtime,
-            node.network,
-            local=LocalController(node, node.controller_door.routes, client_id=client_id),  # type: ignore[arg-type]
-            where=lambda: self.metadata.leader_address(),
-            client_id=client_id,
-        )
-        self._channels.append(channel)
-        return channel
-
-    def _offline_dirs(self) -> Sequence[uuid.UUID]:
-        return self._node.replicas.offline_dirs()
+        lifecycle.on_running = self._on_ready
+        lifecycle.on_refused = self._on_failed
 
     def _has_company(self) -> bool:
-        brokers = self.metadata.image.brokers
-        return any(each.is_active for broker_id, each in brokers.items() if broker_id != self._node.node_id)
+        brokers = self._metadata.image.brokers
+        return any(each.is_active for broker_id, each in brokers.items() if broker_id != self._environment.node_id)
 
     def _endpoints(self) -> list[tuple[str, str, int]]:
-        node = self._node
-        return [(listener.name, *node.advertised()) for listener in node.config.client_listeners()[:1]]
+        host, port = self._clients.advertised or ("", 0)
+        return [(listener.name, host, port) for listener in self._environment.config().client_listeners()[:1]]
 
     # Joining
 
     def start(self) -> None:
-        node, metadata = self._node, self.metadata
+        environment, metadata = self._environment, self._metadata
         self._is_starting = True
         metadata.start()
         self._is_starting = False
-        node.controller_door.open()
+        self._controllers.open()
         if metadata.is_leader:
             self._start_alone()
-        elif node.config.is_broker:
+        elif environment.config().is_broker:
             self.lifecycle.start()
         else:
-            node.be_ready()
+            self._on_ready()
         self._register_controller()
 
     def _start_alone(self) -> None:
         """A quorum of one has nobody to wait for: what it would ask for is written before anything else runs."""
-        node, metadata = self._node, self.metadata
+        environment, metadata = self._environment, self._metadata
         if not metadata.image.features:
-            metadata.write_now(node.controller.bootstrap(metadata.bootstrap_records))
-        if not node.config.is_broker:
-            node.be_ready()
+            metadata.write_now(self._controller.bootstrap(metadata.bootstrap_records))
+        if not environment.config().is_broker:
+            self._on_ready()
             return
-        records = node.controller.register_broker(
-            node.node_id,
+        records = self._controller.register_broker(
+            environment.node_id,
             epoch=metadata.next_offset,
             incarnation_id=self._incarnation_id,
             endpoints=self._endpoints(),
-            log_dirs=[node.directory_id],
-            rack=node.config.broker_rack,
-            previous_epoch=node.directory.clean_broker_epoch,
-            now=node.runtime.monotonic(),
+            log_dirs=[self._directory_id],
+            rack=environment.config().broker_rack,
+            previous_epoch=self._directory.clean_broker_epoch,
+            now=environment.runtime.monotonic(),
         )
         metadata.write_now(records)
         # What the former life left may come before the registration, whose offset is the epoch.
-        self.lifecycle.adopt(metadata.image.brokers[node.node_id].epoch)
-        self._open(node.be_ready, at_once=True)
+        self.lifecycle.adopt(metadata.image.brokers[environment.node_id].epoch)
+        self._open(self._on_ready, at_once=True)
 
     def _register_controller(self) -> None:
-        node = self._node
-        address = node.advertised_controller()
+        environment = self._environment
+        address = self._controllers.advertised
         if address is None:
             return
-        endpoints = [(listener.name, *address) for listener in node.config.controller_listeners()[:1]]
+        endpoints = [(listener.name, *address) for listener in environment.config().controller_listeners()[:1]]
         request = registration_request(
-            node.node_id, self._incarnation_id, endpoints=endpoints, features=SUPPORTED_FEATURES
+            environment.node_id, self._incarnation_id, endpoints=endpoints, features=SUPPORTED_FEATURES
         )
         self._registration = ControllerRegistration(
-            node.runtime, node.controller_channel, request, known=self._registered_controller
+            environment.runtime, self._control, request, known=self._registered_controller
         )
         self._registration.start()
 
     def _registered_controller(self) -> uuid.UUID | None:
-        record = self.metadata.image.kept.by_identity.get(("controller", self._node.node_id))
+        record = self._metadata.image.kept.by_identity.get(("controller", self._environment.node_id))
         return None if record is None else record.incarnation_id
 
     def _maybe_open(self) -> None:
         """Open the partitions, once the metadata has been read up to our own registration."""
         lifecycle = self.lifecycle
-        if self._is_open or not 0 <= lifecycle.broker_epoch <= self.metadata.image.applied_offset:
+        if self._is_open or not 0 <= lifecycle.broker_epoch <= self._metadata.image.applied_offset:
             return
         self._open(lifecycle.be_ready, at_once=False)
 
     def _open(self, then: Callable[[], object], *, at_once: bool) -> None:
-        node = self._node
-
-        def open_door() -> None:
-            if not node.dispatcher.is_stopping:
-                node.checkpoints.write_all()
-                node.client_door.open()
+        def accept_clients() -> None:
+            if not self._clients.dispatcher.is_stopping:
+                self._replicas.checkpoints.write_all()
+                self._clients.open()
                 then()
 
         self._is_open = True
-        node.dynamic_config.apply()
-        node.replicas.open_all(open_door, at_once=at_once)
+        self._dynamic_config.apply()
+        self._replicas.open_all(accept_clients, at_once=at_once)
 
     # What the quorum says
 
     def _on_leading(self, epoch: int) -> None:
         log.info("active controller in epoch %d", epoch)
-        metadata = self.metadata
-        heard_leader = metadata.raft.heard_leader(self._node.runtime.monotonic())
+        metadata = self._metadata
+        heard_leader = metadata.raft.heard_leader(self._environment.runtime.monotonic())
         self.driver.begin(metadata.image, heard_leader=heard_leader)
         if not metadata.image.features and not self._is_starting:
-            metadata.write(self._node.controller.bootstrap(metadata.bootstrap_records), lambda error: None)
+            metadata.write(self._controller.bootstrap(metadata.bootstrap_records), lambda error: None)
 
-    def _knock_at_the_silent(self, now: float) -> None:
-        for watched in self._node.controller.probes_due(now):
-            self.knocks.knock(watched)
+    def _probe_the_silent(self, now: float) -> None:
+        for watched in self._controller.probes_due(now):
+            self._probes.get().probe(watched)
 
-    @cached_property
-    def knocks(self) -> DeathKnocks:
-        """Loaded when the first broker is missed."""
-        from strandline.broker.kraft.liveness_probe import DeathKnocks
+    def _make_probes(self) -> LivenessProbes:
+        from strandline.broker.kraft.liveness_probe import LivenessProbes
 
-        knocks = DeathKnocks(self._node)
-        knocks.on_death = self._on_death
-        return knocks
+        probes = LivenessProbes(self._environment, self._controller)
+        probes.on_death = self._on_death
+        return probes
 
     def _on_death(self, broker_id: int, broker_epoch: int) -> None:
         self.on_death(broker_id, broker_epoch)
@@ -223,7 +224,7 @@ class Membership:
 
     def _on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
         if self._is_open:
-            self._node.replicas.on_metadata(records, then)
+            self._replicas.on_metadata(records, then)
         else:
             then()
             self._maybe_open()
@@ -231,23 +232,19 @@ class Membership:
 
     def _on_image_replaced(self) -> None:
         if self._is_open:
-            self._node.replicas.on_image_replaced()
+            self._replicas.on_image_replaced()
         else:
             self._maybe_open()
         if self._registration is not None:
             self._registration.on_metadata()
         self.lifecycle.on_metadata()
 
-    def _on_quorum_news(self) -> None:
-        for channel in self._channels:
-            channel.on_leader_changed()
-
     # Leaving
 
     def leave(self, on_left: Callable[[], object]) -> None:
         """Have leaderships moved elsewhere, if there is an elsewhere; then hand over the quorum."""
-        config = self._node.config
-        is_alone = not config.is_broker or self.metadata.image.brokers.keys() <= {self._node.node_id}
+        config = self._environment.config()
+        is_alone = not config.is_broker or self._metadata.image.brokers.keys() <= {self._environment.node_id}
         if is_alone or not config.controlled_shutdown_enable:
             self._hand_over(on_left)
         else:
@@ -255,27 +252,26 @@ class Membership:
 
     def _hand_over(self, on_left: Callable[[], object]) -> None:
         """A leader of the quorum resigns, and stays until the others have another, for they need its vote perhaps."""
-        if not self.metadata.is_leader or len(self.metadata.raft.voters) == 1:
+        if not self._metadata.is_leader or len(self._metadata.raft.voters) == 1:
             on_left()
             return
-        self.metadata.resign()
-        self._await_successor(self._node.runtime.monotonic() + HAND_OVER_S_MAX, on_left)
+        self._metadata.resign()
+        self._await_successor(self._environment.runtime.monotonic() + HAND_OVER_S_MAX, on_left)
 
     def _await_successor(self, deadline: float, on_left: Callable[[], object]) -> None:
-        runtime = self._node.runtime
-        if self.metadata.leader_id in (None, self._node.node_id) and runtime.monotonic() < deadline:
+        runtime = self._environment.runtime
+        if self._metadata.leader_id in (None, self._environment.node_id) and runtime.monotonic() < deadline:
             runtime.call_later(HAND_OVER_LOOK_S, self._await_successor, deadline, on_left)
         else:
             on_left()
 
     def close(self) -> None:
-        self._node.replicas.close()
-        self.metadata.stop_waiting(self._on_quorum_news)
+        self._replicas.close()
+        self._metadata.stop_waiting(self._channels.on_leader_changed)
         self.driver.close()
-        if "knocks" in self.__dict__:
-            self.knocks.close()
+        if self._probes.loaded is not None:
+            self._probes.loaded.close()
         self.lifecycle.close()
         if self._registration is not None:
             self._registration.close()
-        for channel in self._channels:
-            channel.close()
+        self._channels.close()

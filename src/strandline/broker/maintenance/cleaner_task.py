@@ -28,7 +28,7 @@ from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.maintenance.storage import Storage
 
 log = logging.getLogger("strandline.cleaner")
 
@@ -46,13 +46,15 @@ class GivenUp(StrandlineError):
     """The cleaning was stopped, or the log changed under it. Nothing is wrong with the log; it may be tried again."""
 
 
-OnEnd = Callable[["CleaningRun", Cleaned | None, StrandlineError | None], object]
+OnEnd = Callable[["CleanerTask", Cleaned | None, StrandlineError | None], object]
 
 
-class CleaningRun:
-    def __init__(self, node: Node, partition: Partition, what: Cleanable, share: Share, on_end: OnEnd) -> None:
-        self._node = node
-        self._runtime = node.runtime
+class CleanerTask:
+    """The cleaning of one log, once."""
+
+    def __init__(self, storage: Storage, partition: Partition, what: Cleanable, share: Share, on_end: OnEnd) -> None:
+        self._storage = storage
+        self._runtime = storage.environment.runtime
         self._log = partition.log
         self.partition = partition
         self._share = share
@@ -80,7 +82,7 @@ class CleaningRun:
         return self._log.failure is not None or self._cuts != self._log.cuts or not self.partition.config.compact
 
     def begin(self) -> None:
-        self._node.checkpoints.write_recovery_points(self._on_recovery_points)
+        self._storage.checkpoints.write_recovery_points(self._on_recovery_points)
 
     def stop(self, reason: str) -> None:
         """End soon, and tell `on_end`."""
@@ -128,7 +130,7 @@ class CleaningRun:
             self._end()
             return
         params = self._params(aborted).to_dict()
-        self._job = self._node.storage_workers.run(CLEAN, params, self._on_group, self._on_done)
+        self._job = self._storage.workers.get().run(CLEAN, params, self._on_group, self._on_done)
 
     def _params(self, aborted: list[AbortedTransaction]) -> CleaningJob:
         bases, config, end_offset = self._log.base_offsets, self._config, self._what.first_uncleanable
@@ -170,8 +172,8 @@ class CleaningRun:
             # On disk before they are gone: a replica that has not fetched them must be told, whatever happens here.
             self._log.tombstone_horizon = group.removed_below
             name = TopicPartition(self.partition.topic, self.partition.index)
-            files = self._node.directory.raised_tombstone_horizon(name, group.removed_below)
-            save = partial(self._node.directory.save, files)
+            files = self._storage.directory.raised_tombstone_horizon(name, group.removed_below)
+            save = partial(self._storage.directory.save, files)
             self._runtime.in_thread(save, lambda _, error: self._on_horizon(group, error))
         else:
             self._swap(group)
@@ -180,7 +182,7 @@ class CleaningRun:
         if error is None:
             self._swap(group)
         else:
-            self._node.directory.forget_checkpoints()
+            self._storage.directory.forget_checkpoints()
             self._on_swapped(group, error)
 
     def _swap(self, group: CleanedGroup) -> None:

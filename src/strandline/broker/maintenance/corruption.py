@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.maintenance.repairs import SegmentRepair, resign, retained
+from strandline.broker.maintenance.repairs import OnEnded, SegmentRepair, retained
 from strandline.errors import StrandlineError
 from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params
 from strandline.log.maintenance.segment_rebuild import rebuild_indexes
@@ -23,7 +23,9 @@ from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.lazy import Lazy
+    from strandline.broker.maintenance.log_cleaner import LogCleaner
+    from strandline.broker.maintenance.storage import Storage
     from strandline.runtime.runtime import TimerHandle
 
 RETRY_S: Final = 0.2
@@ -39,8 +41,12 @@ ALONE_LOOK_S: Final = 60.0
 log = logging.getLogger("strandline.storage")
 
 
+Resign = Callable[[Partition, OnEnded], object]
+"""Asks the controller to have another in-sync replica lead a partition."""
+
+
 class Damage:
-    """Of one segment of one partition."""
+    """The damage of one segment of one partition."""
 
     def __init__(self, partition: Partition, segment: Segment, found_ms: int) -> None:
         self.partition = partition
@@ -81,10 +87,15 @@ class Damage:
         return f"{where} offsets {self.base_offset} to {self.end_offset - 1}"
 
 
-class Damages:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._runtime = node.runtime
+class Corruption:
+    """The damaged segments of a broker that are known and not repaired."""
+
+    def __init__(self, storage: Storage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
+        self._storage = storage
+        self._cleaner = cleaner
+        self._resign = resign
+        self._environment = storage.environment
+        self._runtime = storage.environment.runtime
         self._known: dict[Segment, Damage] = {}
         self._suspected: deque[tuple[Partition, Finding]] = deque()
         self._is_looking = False
@@ -222,7 +233,7 @@ class Damages:
                 return
             damage.is_busy = True
             damage.state = "another replica is asked to lead"
-            resign(self._node, partition, partial(self._on_resigned, damage))
+            self._resign(partition, partial(self._on_resigned, damage))
         else:
             damage.state = "no other copy is in sync; these records are not served"
             now = self._runtime.monotonic()
@@ -234,10 +245,10 @@ class Damages:
                 self._read_again(damage)
 
     def _others_in_sync(self, partition: Partition) -> bool:
-        topic = self._node.image.topic_by_id(partition.topic_id)
+        topic = self._environment.image().topic_by_id(partition.topic_id)
         if topic is None or partition.index >= len(topic.partitions):
             return False
-        return any(each != self._node.node_id for each in topic.partitions[partition.index].isr)
+        return any(each != self._environment.node_id for each in topic.partitions[partition.index].isr)
 
     def _mend(self, damage: Damage) -> None:
         if self._repair is not None:
@@ -248,7 +259,9 @@ class Damages:
             return
         damage.is_busy = True
         damage.state = "it is fetched anew from the leader"
-        self._repair = SegmentRepair(self._node, damage.partition, damage.segment, partial(self._on_mended, damage))
+        self._repair = SegmentRepair(
+            self._storage, self._cleaner, damage.partition, damage.segment, partial(self._on_mended, damage)
+        )
         self._repair.begin()
 
     def _on_mended(self, damage: Damage, reason: str | None) -> None:
@@ -292,7 +305,7 @@ class Damages:
         """The only copy: perhaps a person has put another file in its place."""
         segment, partition_log = damage.segment, damage.partition.log
         scrubbed = ScrubbedSegment(segment.base_offset, segment.size_bytes, damage.end_offset)
-        pace = self._node.config.log_scrub_max_bytes_per_second
+        pace = self._environment.config().log_scrub_max_bytes_per_second
         params = job_params(partition_log.directory, [scrubbed], partition_log.leader_epochs, bytes_per_s=pace)
 
         def on_done(result: dict[str, Any] | None, _: object) -> None:
@@ -304,7 +317,7 @@ class Damages:
                 self._known.pop(segment, None)
                 log.warning("%s: sound again", damage)
 
-        self._node.storage_workers.run(SCRUB, params, lambda _: None, on_done)
+        self._storage.workers.get().run(SCRUB, params, lambda _: None, on_done)
 
 
 def _look_again(segment: Segment, finding: Finding) -> None:

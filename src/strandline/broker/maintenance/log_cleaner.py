@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from strandline.broker.maintenance.cleaner_task import CleaningRun, GivenUp, Share
+from strandline.broker.maintenance.cleaner_task import CleanerTask, GivenUp, Share
 from strandline.broker.maintenance.dirty_times import DirtyTimes
-from strandline.broker.maintenance.manual_compaction import Compactions
+from strandline.broker.maintenance.manual_compaction import ManualCompactions
 from strandline.broker.maintenance.storage_worker import JobFailed
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
@@ -29,7 +29,8 @@ from strandline.partition.partition import Partition
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.maintenance.storage import Storage
+    from strandline.config.node_config import BrokerConfig
     from strandline.runtime.runtime import TimerHandle
 
 SET_ASIDE_S: Final = 60.0
@@ -76,7 +77,7 @@ class _State:
     __slots__ = ("failures", "last", "reason", "retry_at", "run", "seen")
 
     def __init__(self) -> None:
-        self.run: CleaningRun | None = None
+        self.run: CleanerTask | None = None
         self.reason: str | None = None
         self.retry_at = 0.0
         self.failures = 0
@@ -86,21 +87,24 @@ class _State:
 
 
 class LogCleaner:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._runtime = node.runtime
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._environment = storage.environment
+        self._runtime = storage.environment.runtime
         self._states: dict[Partition, _State] = {}
         self._held: dict[Partition, int] = {}
-        self._runs: dict[CleaningRun, None] = {}
+        self._runs: dict[CleanerTask, None] = {}
         self._timer: TimerHandle | None = None
-        self.backoff_ms = node.config.log_cleaner_backoff_ms
+        self.backoff_ms = storage.environment.config().log_cleaner_backoff_ms
         """How long it rests, this time."""
         self._watch: TimerHandle | None = None
         self._is_looking = self._must_look = self._is_closed = self._is_saving = False
-        self._times = DirtyTimes(node.runtime, self.look)
-        self._compactions = Compactions(self, node.runtime)
+        self._times = DirtyTimes(self._runtime, self.look)
+        self._compactions = ManualCompactions(self, self._runtime)
         self.compact = self._compactions.ask
         """Clean one log now, and say when it is done."""
+        self.on_unreadable: Callable[[Partition], object] = lambda partition: None
+        """Called with a partition that the cleaner could not read."""
         self.rounds = 0
         """Looks at everything that came to their end."""
         self.cleanings = self.bytes_read = self.bytes_written = 0
@@ -111,7 +115,7 @@ class LogCleaner:
 
     @property
     def is_enabled(self) -> bool:
-        return self._node.config.log_cleaner_enable
+        return self._environment.config().log_cleaner_enable
 
     @property
     def set_aside(self) -> dict[Partition, str]:
@@ -140,10 +144,10 @@ class LogCleaner:
         for run in self._runs:
             run.stop("the node stops")
 
-    def configure(self) -> None:
-        """Settings of the node changed. What is under way goes on as it was begun; a rest is begun anew."""
-        if self.backoff_ms != self._node.config.log_cleaner_backoff_ms:
-            self.backoff_ms = self._node.config.log_cleaner_backoff_ms
+    def configure(self, config: BrokerConfig) -> None:
+        """Obey settings that changed. A cleaning goes on as it was begun; a rest is begun again."""
+        if self.backoff_ms != config.log_cleaner_backoff_ms:
+            self.backoff_ms = config.log_cleaner_backoff_ms
             if self._timer is not None:
                 self._rest()
 
@@ -152,7 +156,7 @@ class LogCleaner:
     def _rest(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self.backoff_ms = self._node.config.log_cleaner_backoff_ms
+        self.backoff_ms = self._environment.config().log_cleaner_backoff_ms
         if self.is_enabled and not self._is_closed:
             self._timer = self._runtime.call_later(self.backoff_ms / 1000, self.look)
 
@@ -171,7 +175,7 @@ class LogCleaner:
     def _look_at_all(self, found: list[tuple[float, Partition]], ratios: list[float]) -> Iterator[None]:
         for partition in [each for each in self._states if each.log.failure is not None]:
             self._states.pop(partition)
-        for partition in list(self._node.replicas.all()):
+        for partition in list(self._storage.replicas.all()):
             if partition.config.compact and not self._is_closed:
                 self._look_at(partition, found, ratios)
             yield
@@ -204,7 +208,7 @@ class LogCleaner:
         self._times.read()
         # The largest first; of equals, the one that was met first, so that a seed tells what happens.
         for _, partition in sorted(found, key=lambda each: -each[0]):
-            if len(self._runs) >= self._node.config.log_cleaner_threads:
+            if len(self._runs) >= self._environment.config().log_cleaner_threads:
                 break
             if partition.log.failure is None:
                 self._begin(partition, self.judge(partition))
@@ -213,7 +217,7 @@ class LogCleaner:
         """What may be cleaned of a log that is open."""
         what = cleanable(
             partition.log,
-            self._node.directory.cleaner_offsets.get(_name(partition)),
+            self._storage.directory.cleaner_offsets.get(_name(partition)),
             high_watermark=partition.high_watermark,
             stable_offset=partition.last_stable_offset,
             now_ms=self._runtime.now_ms(),
@@ -233,7 +237,7 @@ class LogCleaner:
 
     def begin_now(self, partition: Partition, what: Cleanable) -> bool:
         """Begin a cleaning that somebody asked for, if a cleaner is free; whether it has begun."""
-        return len(self._runs) < max(1, self._node.config.log_cleaner_threads) and self._begin(partition, what)
+        return len(self._runs) < max(1, self._environment.config().log_cleaner_threads) and self._begin(partition, what)
 
     def _begin(self, partition: Partition, what: Cleanable) -> bool:
         state = self._states.setdefault(partition, _State())
@@ -241,7 +245,7 @@ class LogCleaner:
             return False
         if not what.cleanable_bytes:
             return False
-        run = state.run = CleaningRun(self._node, partition, what, self.share(), self._on_end)
+        run = state.run = CleanerTask(self._storage, partition, what, self.share(), self._on_end)
         self._runs[run] = None
         if self._watch is None:
             self._watch = self._runtime.call_later(WATCH_S, self._look_after)
@@ -250,7 +254,7 @@ class LogCleaner:
 
     def share(self) -> Share:
         """What one of the cleaners may use, as it is configured now."""
-        config = self._node.config
+        config = self._environment.config()
         cleaners = max(1, config.log_cleaner_threads)
         return Share(
             config.log_cleaner_dedupe_buffer_size // cleaners,
@@ -268,7 +272,7 @@ class LogCleaner:
                     run.stop("the log is not to be cleaned any more")
             self._watch = self._runtime.call_later(WATCH_S, self._look_after)
 
-    def _on_end(self, run: CleaningRun, cleaned: Cleaned | None, error: StrandlineError | None) -> None:
+    def _on_end(self, run: CleanerTask, cleaned: Cleaned | None, error: StrandlineError | None) -> None:
         partition = run.partition
         del self._runs[run]
         state = self._states.get(partition)
@@ -320,7 +324,7 @@ class LogCleaner:
 
     # Failures
 
-    def _set_aside(self, partition: Partition, state: _State, run: CleaningRun, error: StrandlineError | None) -> None:
+    def _set_aside(self, partition: Partition, state: _State, run: CleanerTask, error: StrandlineError | None) -> None:
         state.reason = str(error)
         state.seen = (partition.config, partition.log.cuts, *run.sources)
         state.retry_at = self._runtime.monotonic() + min(SET_ASIDE_S * 2**state.failures, SET_ASIDE_S_MAX)
@@ -328,8 +332,7 @@ class LogCleaner:
         facts = fields(topic=partition.topic, partition=partition.index, reason=state.reason)
         log.error("%s-%d cannot be cleaned: %s", partition.topic, partition.index, error, extra=facts)
         if isinstance(error, JobFailed) and error.kind == CannotClean.__name__:
-            # What the cleaner cannot read is damaged, most likely: the scrubber says where, and a replica is mended.
-            self._node.scrubber.scrub_now([partition], lambda _: None)
+            self.on_unreadable(partition)
 
     def _is_set_aside(self, partition: Partition, state: _State) -> bool:
         if state.reason is None:
@@ -365,11 +368,11 @@ class LogCleaner:
     # How far it has come
 
     def _note(self, partition: Partition, offset: int) -> None:
-        self._node.directory.cleaner_offsets[_name(partition)] = offset
+        self._storage.directory.cleaner_offsets[_name(partition)] = offset
         self._save()
 
     def _save(self) -> None:
-        directory = self._node.directory
+        directory = self._storage.directory
         if self._is_saving or self._is_closed:
             return
         files = directory.changed_cleaner_offsets()

@@ -35,7 +35,9 @@ class _Wanted:
         self.cleaned: Cleaned | None = None
 
 
-class Compactions:
+class ManualCompactions:
+    """The cleanings of single logs that clients asked for."""
+
     def __init__(self, cleaner: LogCleaner, runtime: Runtime) -> None:
         self._cleaner = cleaner
         self._runtime = runtime

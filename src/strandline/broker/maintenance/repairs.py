@@ -45,7 +45,11 @@ from strandline.log.segment.segment import Segment
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.environment import Environment
+    from strandline.broker.kraft.controller_channel import ControllerChannel
+    from strandline.broker.lazy import Lazy
+    from strandline.broker.maintenance.log_cleaner import LogCleaner
+    from strandline.broker.maintenance.storage import Storage
     from strandline.log.cleaning.job import CleanedGroup
     from strandline.log.log_directory import Files
 
@@ -65,8 +69,17 @@ OnEnded = Callable[[str | None], object]
 class SegmentRepair:
     """One segment of a partition that is followed here, on its way to being whole again."""
 
-    def __init__(self, node: Node, partition: Partition, segment: Segment, on_ended: OnEnded) -> None:
-        self._node = node
+    def __init__(
+        self,
+        storage: Storage,
+        cleaner: Lazy[LogCleaner],
+        partition: Partition,
+        segment: Segment,
+        on_ended: OnEnded,
+    ) -> None:
+        self._storage = storage
+        self._cleaner = cleaner
+        self._runtime = storage.environment.runtime
         self._partition = partition
         self._log = partition.log
         self._segment = segment
@@ -84,22 +97,22 @@ class SegmentRepair:
         self.bytes_fetched = 0
 
     def begin(self) -> None:
-        if self._partition in self._node.replicas.fetchers.giving_up:
+        if self._partition in self._storage.replicas.fetchers.giving_up:
             self._end("all of the log is copied again from the leader")
         elif self._log.flushed_offset < self._end_offset:
-            self._node.flusher.flush_soon(self._log)
+            self._storage.flusher.flush_soon(self._log)
             self._end("it waits to be flushed")
         else:
             # The cleaner makes files of the same names, and may be at the same segment.
             self._is_holding = True
-            self._node.cleaner.hold(self._partition, self._on_held)
+            self._cleaner.get().hold(self._partition, self._on_held)
 
     def _on_held(self) -> None:
         reason = self._why_not_on()
         if reason is not None:
             self._end(reason)
         else:
-            self._node.checkpoints.write_recovery_points(self._on_recovery_points)
+            self._storage.checkpoints.write_recovery_points(self._on_recovery_points)
 
     def close(self) -> None:
         """The node stops. Files that are half done are removed by the next start."""
@@ -111,12 +124,12 @@ class SegmentRepair:
         if error is not None:
             self._end(f"the recovery points could not be written: {error}")
             return
-        address = self._node.replicas.fetchers.address_of(self._leader_id)
+        address = self._storage.replicas.fetchers.address_of(self._leader_id)
         if address is None:
             self._end("its leader is not there")
             return
-        self._channel = self._node.replicas.fetchers.connect(*address)
-        self._node.runtime.in_thread(partial(MendedSegment, self._segment, self._end_offset), self._on_made)
+        self._channel = self._storage.replicas.fetchers.connect(*address)
+        self._runtime.in_thread(partial(MendedSegment, self._segment, self._end_offset), self._on_made)
 
     def _on_made(self, made: MendedSegment | None, error: BaseException | None) -> None:
         self._made = made
@@ -132,7 +145,7 @@ class SegmentRepair:
         if reason is not None or self._made is None:
             self._end(reason or "nothing was made")
         elif retained(self._segment):
-            self._node.runtime.in_thread(self._made.copy_some, self._on_copied)
+            self._runtime.in_thread(self._made.copy_some, self._on_copied)
         else:
             self._end("its file cannot be opened")
 
@@ -165,7 +178,7 @@ class SegmentRepair:
     # Fetching
 
     def _copy_again(self, reason: str) -> None:
-        is_begun = self._node.replicas.fetchers.copy_again(self._partition)
+        is_begun = self._storage.replicas.fetchers.copy_again(self._partition)
         what = "all of the log is copied again from the leader" if is_begun else "too few other replicas are in sync"
         self._end(f"{reason}, and {what}")
 
@@ -262,12 +275,12 @@ class SegmentRepair:
             else:
                 self._go_on()
 
-        self._node.runtime.in_thread(partial(made.add, run, headers), on_written)
+        self._runtime.in_thread(partial(made.add, run, headers), on_written)
 
     # Swapping
 
     def _finish(self) -> None:
-        made, directory = self._made, self._node.directory
+        made, directory = self._made, self._storage.directory
         assert made is not None
         name, base_offset = TopicPartition(self._partition.topic, self._partition.index), self._segment.base_offset
         files: Files = {}
@@ -279,19 +292,19 @@ class SegmentRepair:
             directory.save(files)
             return made.finish()
 
-        self._node.runtime.in_thread(finish, self._on_finished)
+        self._runtime.in_thread(finish, self._on_finished)
 
     def _on_finished(self, group: CleanedGroup | None, error: BaseException | None) -> None:
         reason = self._why_not_on()
         if group is None or reason is not None:
-            self._node.directory.forget_checkpoints()
+            self._storage.directory.forget_checkpoints()
             self._end(reason or f"it could not be written: {error}")
             return
         self._made = None
         replace_segments(
             self._log,
             group,
-            runtime=self._node.runtime,
+            runtime=self._runtime,
             sources=[self._segment],
             cuts=self._cuts,
             on_done=lambda failed: self._end(None if failed is None else str(failed)),
@@ -301,15 +314,15 @@ class SegmentRepair:
     def _end(self, reason: str | None) -> None:
         if self._is_holding:
             self._is_holding = False
-            self._node.cleaner.release(self._partition)
+            self._cleaner.get().release(self._partition)
         if self._channel is not None:
             self._channel.close()
             self._channel = None
         made, self._made = self._made, None
         if made is None or self._log.failure is not None:
-            self._node.runtime.call_soon(self._on_ended, reason)
+            self._runtime.call_soon(self._on_ended, reason)
         else:
-            self._node.runtime.in_thread(made.discard, lambda *_: self._on_ended(reason))
+            self._runtime.in_thread(made.discard, lambda *_: self._on_ended(reason))
 
 
 def _has_gaps(headers: Sequence[HeaderFields], next_offset: int) -> bool:
@@ -329,10 +342,16 @@ def retained(segment: Segment) -> bool:
     return True
 
 
-def resign(node: Node, partition: Partition, on_ended: OnEnded) -> None:
+def resign(
+    environment: Environment,
+    controller: ControllerChannel,
+    broker_epoch: Callable[[], int],
+    partition: Partition,
+    on_ended: OnEnded,
+) -> None:
     """Ask the controller that another in-sync replica leads; None to `on_ended` if one does."""
     asked = ResignedTopic(partition.topic_id, [ResignedPartition(partition.index, partition.leader_epoch)])
-    request = ResignLeadershipRequest(node.node_id, node.lifecycle.broker_epoch, [asked])
+    request = ResignLeadershipRequest(environment.node_id, broker_epoch(), [asked])
 
     def on_answer(response: ResignLeadershipResponse | None, error: BaseException | None) -> None:
         if response is None:
@@ -344,4 +363,4 @@ def resign(node: Node, partition: Partition, on_ended: OnEnded) -> None:
         is_done = code in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         on_ended(None if is_done else f"the controller said {code.name}")
 
-    node.controller_channel.ask(request, 0, on_answer, timeout_s=RESIGN_TIMEOUT_S)
+    controller.ask(request, 0, on_answer, timeout_s=RESIGN_TIMEOUT_S)

@@ -26,7 +26,7 @@ from strandline.partition.trimming import trim
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.maintenance.storage import Storage
     from strandline.runtime.runtime import TimerHandle
 
 FIRST_LOOK_S: Final = 30.0
@@ -45,9 +45,10 @@ Times = list[tuple[Segment, int, int | None]]
 
 
 class Retention:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._runtime = node.runtime
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._environment = storage.environment
+        self._runtime = storage.environment.runtime
         self._timer: TimerHandle | None = None
         self._soon_timer: TimerHandle | None = None
         self._soon: dict[Partition, None] = {}
@@ -62,7 +63,7 @@ class Retention:
 
     @property
     def interval_s(self) -> float:
-        return self._node.config.log_retention_check_interval_ms / 1000
+        return self._environment.config().log_retention_check_interval_ms / 1000
 
     def start(self) -> None:
         if self._timer is None and not self._is_closed:
@@ -87,7 +88,7 @@ class Retention:
         if self._is_looking:
             # One that takes longer than the interval is not overtaken by the next.
             return
-        self._begin_look(list(self._node.replicas.all()), is_whole=True)
+        self._begin_look(list(self._storage.replicas.all()), is_whole=True)
 
     def look_soon(self, partition: Partition) -> None:
         """Look at one partition: its settings changed, or something is known that was not."""
@@ -157,7 +158,7 @@ class Retention:
         if planned and not self._is_closed:
             # Kept where `close` finds it until they are cut.
             self._planned = planned
-            self._node.checkpoints.write_start_offsets(partial(self._on_written, is_whole))
+            self._storage.checkpoints.write_start_offsets(partial(self._on_written, is_whole))
         else:
             self._end_look(is_whole)
 
@@ -190,7 +191,7 @@ class Retention:
             yield
         if is_any_kept and not self._is_closed:
             # They are not to be gone after a crash either.
-            self._node.checkpoints.write_start_offsets(lambda _: None)
+            self._storage.checkpoints.write_start_offsets(lambda _: None)
         self.deleted_segments += segments
         self.deleted_bytes += size_bytes
         if segments:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.maintenance.corruption import Damage, Damages
+from strandline.broker.maintenance.corruption import Corruption, Damage, Resign
 from strandline.broker.maintenance.storage_worker import Job, JobFailed
 from strandline.errors import CorruptLog, DamagedRecords
 from strandline.ids import TopicPartition
@@ -33,7 +33,9 @@ from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.lazy import Lazy
+    from strandline.broker.maintenance.log_cleaner import LogCleaner
+    from strandline.broker.maintenance.storage import Storage
     from strandline.runtime.runtime import TimerHandle
 
 FILE_NAME: Final = "scrub-checkpoint"
@@ -59,10 +61,11 @@ class Scrub:
 
 
 class Scrubber:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._runtime = node.runtime
-        self.damages = Damages(node)
+    def __init__(self, storage: Storage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
+        self._storage = storage
+        self._environment = storage.environment
+        self._runtime = storage.environment.runtime
+        self.corruption = Corruption(storage, cleaner, resign)
         self.bytes_read = 0
         self.scrubs = 0
         self._scrubbed_ms: dict[TopicPartition, int] = self._read_times()
@@ -74,9 +77,9 @@ class Scrubber:
         self._is_closed = False
 
     def start(self) -> None:
-        for partition in self._node.replicas.all():
+        for partition in self._storage.replicas.all():
             # What was seen when the log was opened, before anybody listened.
-            self.damages.look_at(partition)
+            self.corruption.look_at(partition)
         self._look()
 
     def close(self) -> None:
@@ -85,7 +88,7 @@ class Scrubber:
             self._looking.cancel()
         if self._job is not None:
             self._job.stop()
-        self.damages.close()
+        self.corruption.close()
 
     # When
 
@@ -96,7 +99,7 @@ class Scrubber:
         return seen_ms if seen_ms > 0 else -1
 
     def _read_times(self) -> dict[TopicPartition, int]:
-        directory = self._node.directory
+        directory = self._storage.directory
         path = directory.path / FILE_NAME
         try:
             return checkpoints.parse_offsets(directory.disk.read_whole(path)) if directory.disk.exists(path) else {}
@@ -107,7 +110,7 @@ class Scrubber:
     def _look(self) -> None:
         if self._is_closed:
             return
-        interval_ms = self._node.config.log_scrub_interval_ms
+        interval_ms = self._environment.config().log_scrub_interval_ms
         wait_s = min(LOOK_S_MAX, max(LOOK_S_MIN, interval_ms / 4000))
         self._looking = self._runtime.call_later(wait_s, self._look)
         if self._waiting or self._current is not None:
@@ -115,7 +118,7 @@ class Scrubber:
         now_ms = self._runtime.now_ms()
         due: list[tuple[int, Partition]] = []
         is_new = False
-        for partition in self._node.replicas.all():
+        for partition in self._storage.replicas.all():
             name = TopicPartition(partition.topic, partition.index)
             noted_ms = abs(self._scrubbed_ms.get(name, 0))
             if noted_ms == 0 or noted_ms > now_ms:
@@ -134,8 +137,8 @@ class Scrubber:
         """Write the times down, in a thread; one that is lost costs a scrub that was not needed."""
         if self._is_saving or self._is_closed:
             return
-        directory = self._node.directory
-        here = {TopicPartition(each.topic, each.index) for each in self._node.replicas.all()}
+        directory = self._storage.directory
+        here = {TopicPartition(each.topic, each.index) for each in self._storage.replicas.all()}
         self._scrubbed_ms = {name: noted for name, noted in self._scrubbed_ms.items() if name in here}
         content = checkpoints.format_offsets(self._scrubbed_ms)
         self._is_saving = True
@@ -172,9 +175,13 @@ class Scrubber:
             for segment, end in zip(partition_log.segments, ends, strict=True)
             if segment.size_bytes
         ]
-        pace = AS_FAST_AS_IT_GOES if scrub.on_done is not None else self._node.config.log_scrub_max_bytes_per_second
+        pace = (
+            AS_FAST_AS_IT_GOES
+            if scrub.on_done is not None
+            else self._environment.config().log_scrub_max_bytes_per_second
+        )
         params = job_params(partition_log.directory, segments, partition_log.leader_epochs, bytes_per_s=pace)
-        self._job = self._node.storage_workers.run(SCRUB, params, self._on_report, self._on_done)
+        self._job = self._storage.workers.get().run(SCRUB, params, self._on_report, self._on_done)
 
     def _on_report(self, report: dict[str, Any]) -> None:
         scrub = self._current
@@ -183,7 +190,7 @@ class Scrubber:
         scrub.bytes_read += report["bytes_read"]
         self.bytes_read += report["bytes_read"]
         for found in report["findings"]:
-            self.damages.suspect(scrub.partition, Finding(*found))
+            self.corruption.suspect(scrub.partition, Finding(*found))
 
     def _on_done(self, result: dict[str, Any] | None, error: JobFailed | None) -> None:
         scrub = self._current
@@ -200,7 +207,7 @@ class Scrubber:
             self._scrubbed_ms[name] = self._runtime.now_ms()
             self._save()
         # Not before what was found has been looked at once more.
-        self.damages.when_settled(scrub.partition, self._end)
+        self.corruption.when_settled(scrub.partition, self._end)
 
     def _end(self) -> None:
         scrub, self._current, self._job = self._current, None, None
@@ -212,7 +219,7 @@ class Scrubber:
 
     def on_damaged(self, partition: Partition, error: DamagedRecords) -> None:
         """A reader met damage; it is in the middle of something."""
-        self._runtime.call_soon(self.damages.look_at, partition)
+        self._runtime.call_soon(self.corruption.look_at, partition)
 
     def damages_of(self, partition: Partition) -> list[Damage]:
-        return self.damages.of(partition)
+        return self.corruption.of(partition)

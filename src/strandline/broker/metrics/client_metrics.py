@@ -16,8 +16,9 @@ def _of(read: Callable[[Telemetry], int]) -> Callable[[Scrape], Iterator[Sample]
     """Nothing, as long as no client has asked whether it should push."""
 
     def samples(scrape: Scrape) -> Iterator[Sample]:
-        if "telemetry" in scrape.node.__dict__:
-            yield "", read(scrape.node.telemetry)
+        telemetry = scrape.node.late.telemetry.loaded
+        if telemetry is not None:
+            yield "", read(telemetry)
 
     return samples
 

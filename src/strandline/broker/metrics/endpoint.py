@@ -16,7 +16,7 @@ from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.metrics.scrape import ObservedBroker
 
 log = logging.getLogger("strandline.http")
 
@@ -67,7 +67,7 @@ class Endpoint:
     """The pages. `node` is there once it was made; until then the endpoint lives and is not ready."""
 
     def __init__(self) -> None:
-        self.node: Node | None = None
+        self.node: ObservedBroker | None = None
         self._server = HttpServer(
             {
                 "/metrics": lambda: self._metrics(public=False),
@@ -110,7 +110,7 @@ class Endpoint:
         return Page(status, "application/json", [json.dumps({"ready": not reasons, "reasons": reasons}) + "\n"])
 
 
-def reasons_not_ready(node: Node | None) -> list[str]:
+def reasons_not_ready(node: ObservedBroker | None) -> list[str]:
     """Why clients should not be sent here now; empty if they may be."""
     if node is not None and (node.dispatcher.is_stopping or node.has_failed):
         return ["stopping"]

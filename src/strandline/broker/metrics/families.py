@@ -7,7 +7,6 @@ the same tables. Nothing here runs unless somebody asks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from strandline.broker.metrics import client_metrics as metrics_telemetry
 from strandline.broker.metrics import groups as metrics_groups
@@ -17,11 +16,8 @@ from strandline.broker.metrics import requests as metrics_requests
 from strandline.broker.metrics import storage as metrics_storage
 from strandline.broker.metrics import topics as metrics_topics
 from strandline.broker.metrics import transactions as metrics_transactions
-from strandline.broker.metrics.scrape import Scrape
+from strandline.broker.metrics.scrape import ObservedBroker, Scrape
 from strandline.observability.exposition import Histogram, Metric, render
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 Family = Metric[Scrape] | Histogram[Scrape]
 
@@ -41,8 +37,8 @@ def families(*, public: bool) -> list[Family]:
     return [family for section in SECTIONS.values() for family in section if family.public or not public]
 
 
-def page(node: Node, *, public: bool) -> Iterator[str]:
+def page(node: ObservedBroker, *, public: bool) -> Iterator[str]:
     """The text, piece by piece; the caller takes as many as fit into its turn."""
     yield from render(families(public=public), Scrape(node, deep=not public))
-    if "telemetry" in node.__dict__ and not public:
-        yield from node.telemetry.store.pieces(node.runtime.now_ms())
+    if node.late.telemetry.loaded is not None and not public:
+        yield from node.late.telemetry.loaded.store.pieces(node.runtime.now_ms())

@@ -25,7 +25,7 @@ def _positions(scrape: Scrape) -> Iterator[tuple[str, str, int, int, int]]:
 def _positions_of(scrape: Scrape, offsets: CommittedOffsets, group_id: str) -> Iterator[tuple[str, str, int, int, int]]:
     for topic, partitions in list(offsets.of_group(group_id)):
         for index, value in list(partitions.items()):
-            now = scrape.node.lag.now(group_id, (topic, index), value.offset)
+            now = scrape.node.late.lag.get().now(group_id, (topic, index), value.offset)
             if now is not None:
                 yield group_id, topic, index, value.offset, unread(now)
 

@@ -9,23 +9,64 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from strandline.broker.coordinating.lag_judging import Judged, judged
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.environment import Environment
+    from strandline.broker.kraft.metadata_quorum import MetadataQuorum
+    from strandline.broker.late_parts import LateParts
+    from strandline.broker.metrics.watchdog import Watchdog
+    from strandline.broker.network.dispatch import Dispatcher
+    from strandline.broker.network.routes import Route
+    from strandline.broker.replicas.replicas import Replicas
+    from strandline.config.node_config import BrokerConfig
     from strandline.coordinators.groups.group_shard import GroupShard
+    from strandline.log.flusher import Flusher
+    from strandline.log.log_directory import LogDirectory
+    from strandline.observability.process import GcPauses
+    from strandline.partition.fetch_session import FetchSessions
+    from strandline.quorum.image.cluster_image import ClusterImage
+    from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")
 
 UNKNOWN_SOFTWARE = ("unknown", "unknown")
 
 
+class ObservedBroker(Protocol):
+    """The parts that metrics are read from."""
+
+    node_id: int
+    cluster_id: str
+    started_ms: int
+    has_failed: bool
+    environment: Environment
+    config: BrokerConfig
+    runtime: Runtime
+    dispatcher: Dispatcher
+    routes: dict[int, Route]
+    sessions: FetchSessions
+    metadata: MetadataQuorum
+    directory: LogDirectory
+    replicas: Replicas
+    flusher: Flusher
+    late: LateParts
+    watchdog: Watchdog
+    gc_pauses: GcPauses
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def is_serving(self) -> bool: ...
+
+
 class Scrape:
-    def __init__(self, node: Node, *, deep: bool) -> None:
+    def __init__(self, node: ObservedBroker, *, deep: bool) -> None:
         self.node = node
         self.deep = deep
         """Whether there is a line for each topic and partition, or one for all of them together."""
@@ -61,14 +102,14 @@ class Scrape:
 
         Who is interested in lag wants that of a group whose members did not survive the restart, too.
         """
-        groups = self.node.groups
+        groups = self.node.late.groups.get()
         if self.deep:
             for partition in self.topics.get(CONSUMER_OFFSETS_TOPIC, ()):
                 if partition.log.log_end_offset and groups.load(partition.index):
                     break
         return groups.loaded_shards()
 
-    def once(self, count: Callable[[Node], Iterator[T | None]]) -> Iterator[T | None]:
+    def once(self, count: Callable[[ObservedBroker], Iterator[T | None]]) -> Iterator[T | None]:
         """What `count` comes to in the end, for all families that ask; None while the first of them counts."""
         if count not in self._counted:
             found = None
@@ -84,7 +125,7 @@ class Scrape:
             yield from self._judged
             return
         found = []
-        for each in judged(self.node):
+        for each in judged(self.node.environment, self.node.late.groups.get(), self.node.late.lag.get()):
             found.append(each)
             yield each
         self._judged = found

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from strandline.broker.metrics.scrape import Scrape
+from strandline.broker.metrics.scrape import ObservedBroker, Scrape
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.observability.exposition import Metric, Sample
 from strandline.partition.partition import Partition
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 GRACE_MS: Final = 10_000
 """How long after its timeout a transaction may take to be aborted before something is wrong."""
@@ -44,10 +41,11 @@ class TransactionFigures:
             self.overdue += age_ms > transaction.timeout_ms + GRACE_MS
 
 
-def counted(node: Node) -> Iterator[TransactionFigures | None]:
+def counted(node: ObservedBroker) -> Iterator[TransactionFigures | None]:
     """None again and again, so that others are served in between, and then the figures."""
     figures = TransactionFigures()
-    for shard in node.transactions.loaded_shards() if "transactions" in node.__dict__ else ():
+    transactions = node.late.transactions.loaded
+    for shard in () if transactions is None else transactions.loaded_shards():
         # Copied: in between they change.
         for number, transaction in enumerate(list(shard.transactions.values()), 1):
             figures.note(transaction, node.runtime.now_ms())
@@ -79,8 +77,8 @@ def _states(figures: TransactionFigures) -> Iterator[Sample]:
 
 
 def _waiting_markers(scrape: Scrape) -> Iterator[Sample]:
-    node = scrape.node
-    yield "", node.transactions.waiting_markers_count if "transactions" in node.__dict__ else 0
+    transactions = scrape.node.late.transactions.loaded
+    yield "", 0 if transactions is None else transactions.waiting_markers_count
 
 
 def _each(read: Callable[[Partition], float]) -> Callable[[Scrape], Iterator[Sample]]:

@@ -10,7 +10,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from strandline.broker.network.connection import Connection, Exchange
 from strandline.broker.network.deadlines import Deadlines
@@ -20,14 +20,11 @@ from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError
-from strandline.handlers.support.context import EncodedResponse
+from strandline.handlers.support.context import BrokerServices, EncodedResponse
 from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 API_VERSIONS: Final = 18
 REQUEST_HEADER: Final = Struct(">hhih")
@@ -59,7 +56,13 @@ class RequestContext:
     __slots__ = ("_exchange", "api_version", "client_host", "client_id", "node", "route")
 
     def __init__(
-        self, node: Node, route: Route, exchange: Exchange, api_version: int, client_id: str | None, client_host: str
+        self,
+        node: BrokerServices,
+        route: Route,
+        exchange: Exchange,
+        api_version: int,
+        client_id: str | None,
+        client_host: str,
     ) -> None:
         self.node = node
         self.route = route
@@ -93,7 +96,7 @@ class RequestContext:
         return self._exchange.connection.software
 
     def remember_software(self, name: str, version: str) -> None:
-        self._exchange.connection.software = self.node.dispatcher.one_software(name, version)
+        self._exchange.connection.software = self._exchange.connection.dispatcher.one_software(name, version)
 
     def reply(self, response: Any) -> None:
         if type(response) is EncodedResponse:
@@ -111,7 +114,7 @@ Forward = Callable[[RequestContext, Message, bytes], None]
 class Dispatcher:
     def __init__(
         self,
-        node: Node,
+        node: BrokerServices,
         routes: dict[int, Route],
         *,
         frame_size_max: int,

@@ -7,30 +7,52 @@ which serves all that wait: so many DeleteRecords cost as many writes as the dis
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from strandline.broker.environment import Environment
 from strandline.broker.kraft import metadata_quorum
+from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.checkpoints import ALL, HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
-    from strandline.log.log_directory import Files
+    from strandline.log.log_directory import Files, LogDirectory
+    from strandline.log.partition_log import PartitionLog
+    from strandline.partition.partition import Partition
 
 log = logging.getLogger("strandline.node")
 
 Done = Callable[[BaseException | None], object]
 
 
+class CheckpointedLogs(Protocol):
+    """The logs whose offsets are written down."""
+
+    offline: dict[TopicPartition, StrandlineError]
+
+    def all(self) -> Iterator[Partition]: ...
+
+    def logs(self) -> dict[TopicPartition, tuple[PartitionLog, int]]: ...
+
+
 class CheckpointWriter:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        directory: LogDirectory,
+        metadata: metadata_quorum.MetadataQuorum,
+        replicas: CheckpointedLogs,
+    ) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._metadata = metadata
+        self._replicas = replicas
         self._is_writing = False
         self._wanted: set[str] = set()
         self._waiting: list[Done] = []
-        self._written_at = dict.fromkeys(ALL, node.runtime.monotonic())
+        self._written_at = dict.fromkeys(ALL, environment.runtime.monotonic())
 
     @property
     def is_idle(self) -> bool:
@@ -43,7 +65,7 @@ class CheckpointWriter:
 
     def write_due(self, now: float) -> None:
         """Write those whose time has come and that have changed."""
-        config = self._node.config
+        config = self._environment.config()
         for name, interval_ms in (
             (RECOVERY_POINTS, config.log_flush_offset_checkpoint_interval_ms),
             (HIGH_WATERMARKS, config.replica_high_watermark_checkpoint_interval_ms),
@@ -76,10 +98,10 @@ class CheckpointWriter:
                 on_done(None)
             return
         self._is_writing = True
-        self._node.runtime.in_thread(partial(self._node.directory.save, files), partial(self._on_written, waiting))
+        self._environment.runtime.in_thread(partial(self._directory.save, files), partial(self._on_written, waiting))
 
     def _changed(self) -> Files:
-        replicas, directory = self._node.replicas, self._node.directory
+        replicas, directory = self._replicas, self._directory
         wanted, self._wanted = self._wanted, set()
         if not wanted <= {LOG_START_OFFSETS}:
             if self._waiting:
@@ -90,7 +112,7 @@ class CheckpointWriter:
             for each in replicas.all()
             if each.log.log_start_offset or each.log.planned_start_offset
         }
-        logs[metadata_quorum.NAME] = self._node.metadata.log
+        logs[metadata_quorum.NAME] = self._metadata.log
         return directory.changed_start_offsets(logs, replicas.offline)
 
     def _on_written(self, waiting: list[Done], _: None, error: BaseException | None) -> None:
@@ -99,7 +121,7 @@ class CheckpointWriter:
             # They save time at the next start; a full disk must not stop the node for want of them. But an answer that
             # waits for one is told.
             log.warning("checkpoints could not be written: %s", error)
-            self._node.directory.forget_checkpoints()
+            self._directory.forget_checkpoints()
         for on_done in waiting:
             on_done(error)
         self._start()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.replicas.replica_logs import offline_reason
 from strandline.errors import CorruptLog, DiskFull, StrandlineError
 from strandline.ids import TopicPartition
@@ -22,8 +23,9 @@ from strandline.observability.log_lines import fields
 from strandline.quorum.image.cluster_image import Topic
 
 if TYPE_CHECKING:
-    from strandline.broker.maintenance.storage_worker import JobFailed
-    from strandline.broker.node import Node
+    from strandline.broker.lazy import Lazy
+    from strandline.broker.maintenance.storage_worker import JobFailed, StorageWorkers
+    from strandline.log.log_directory import LogDirectory
 
 log = logging.getLogger("strandline.node")
 
@@ -35,8 +37,10 @@ OBSERVER: Final = "strandline.partition.producers:at_most"
 
 
 class LogRecovery:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, environment: Environment, directory: LogDirectory, workers: Lazy[StorageWorkers]) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._workers = workers
         self.on_recovered: Callable[[TopicPartition], object] = lambda name: None
         """Told that a log can be opened now, or was deleted after its topic."""
         self.on_failed: Callable[[TopicPartition, StrandlineError], object] = lambda name, error: None
@@ -69,7 +73,7 @@ class LogRecovery:
 
     def takes(self, topic: Topic, index: int) -> bool:
         """Whether the log of a partition must be recovered before it can be opened; begins that if need be."""
-        name, directory = TopicPartition(topic.name, index), self._node.directory
+        name, directory = TopicPartition(topic.name, index), self._directory
         if self.is_under_way(name):
             return True
         if name in self._on_loop or not directory.needs_recovery(name):
@@ -83,7 +87,7 @@ class LogRecovery:
         self.bytes += size
         self._waiting[name] = topic, size
         # In a later turn: the node is still being put together, and what is small is opened first.
-        self._node.runtime.call_soon(self._start)
+        self._environment.runtime.call_soon(self._start)
         return True
 
     def hurry(self, name: TopicPartition) -> None:
@@ -110,25 +114,25 @@ class LogRecovery:
         self._is_closed = True
 
     def _start(self) -> None:
-        while self._waiting and len(self._running) < self._node.config.num_recovery_threads_per_data_dir:
+        while self._waiting and len(self._running) < self._environment.config().num_recovery_threads_per_data_dir:
             if self._is_closed:
                 return
             name, (topic, size) = self._waiting.popitem(last=False)
             self._running[name] = None
-            self._node.storage_workers.run(
+            self._workers.get().run(
                 worker_jobs.RECOVER, self._params(name, topic), lambda _: None, partial(self._on_done, name, size)
             )
 
     def _params(self, name: TopicPartition, topic: Topic) -> dict[str, Any]:
         from strandline.log.maintenance.recovery_job import CONFIG
 
-        node = self._node
-        config = node.config.topic_config_in_force(topic.config_overrides)
-        return node.directory.recovery_params(name) | {
+        environment = self._environment
+        config = environment.config().topic_config_in_force(topic.config_overrides)
+        return self._directory.recovery_params(name) | {
             "config": {key: getattr(config, key) for key in CONFIG},
-            "now_ms": node.runtime.now_ms(),
+            "now_ms": environment.runtime.now_ms(),
             "observer": OBSERVER,
-            "producers_max": node.config.producer_id_count_max,
+            "producers_max": environment.config().producer_id_count_max,
         }
 
     def _on_done(self, name: TopicPartition, size: int, result: dict[str, Any] | None, error: JobFailed | None) -> None:
@@ -141,7 +145,7 @@ class LogRecovery:
         if delete is not None:
             delete()
         elif result is not None:
-            self._node.directory.note_recovered(name, result["end_offset"], EndNotes(*result["noted"]))
+            self._directory.note_recovered(name, result["end_offset"], EndNotes(*result["noted"]))
         elif error is not None and error.kind == "Worker":
             # Nothing is known against the log itself.
             log.warning("%s is recovered on the loop: %s", name, error)

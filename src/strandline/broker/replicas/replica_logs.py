@@ -5,22 +5,23 @@ from __future__ import annotations
 import errno
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
 
+from strandline.broker.environment import Environment
 from strandline.broker.kraft import metadata_quorum
-from strandline.broker.maintenance.removals import Removals, SegmentRemovals, Written
+from strandline.broker.maintenance.removals import Removals, SegmentRemovals
+from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.errors import DiskFull, StrandlineError
 from strandline.ids import TopicPartition
+from strandline.log.flusher import Flusher
+from strandline.log.log_directory import LogDirectory
 from strandline.log.partition_log import PartitionLog
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
 from strandline.partition.producers import ProducerLimit, Producers
+from strandline.partition.reencoding import Reencoder
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.quorum.image.cluster_image import PartitionImage, Topic
 from strandline.quorum.raft.state_files import uuid_text
-
-if TYPE_CHECKING:
-    from strandline.broker.node import Node
 
 log = logging.getLogger("strandline.node")
 
@@ -31,28 +32,38 @@ def offline_reason(number: int | None, reason: str) -> StrandlineError:
 
 
 class ReplicaLogs:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._removals = Removals(node.runtime, node.directory.disk)
-        self.producer_limit = ProducerLimit(node.config.producer_id_count_max)
-        self._leaving = SegmentRemovals(node.runtime, node.directory.disk, self._write_start_offsets)
-
-    def _write_start_offsets(self, on_done: Written) -> None:
-        self._node.checkpoints.write_start_offsets(on_done)
+    def __init__(
+        self,
+        environment: Environment,
+        directory: LogDirectory,
+        flusher: Flusher,
+        reencoder: Reencoder,
+        metadata: metadata_quorum.MetadataQuorum,
+        checkpoints: CheckpointWriter,
+    ) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._flusher = flusher
+        self._reencoder = reencoder
+        self._metadata = metadata
+        runtime, disk = environment.runtime, environment.disk
+        self._removals = Removals(runtime, disk)
+        self.producer_limit = ProducerLimit(environment.config().producer_id_count_max)
+        self._leaving = SegmentRemovals(runtime, disk, checkpoints.write_start_offsets)
 
     def sort_out(self) -> None:
         """After a start: finish deletions, remove what moved to other nodes, put aside what nobody knows."""
-        node, directory = self._node, self._node.directory
+        environment, directory = self._environment, self._directory
         for path in directory.deleted_directories():
             self._removals.remove(path)
-        removed = {uuid_text(topic_id) for topic_id in node.metadata.removed_topic_ids}
-        node.metadata.forget_removed()
+        removed = {uuid_text(topic_id) for topic_id in self._metadata.removed_topic_ids}
+        self._metadata.forget_removed()
         for name in directory.partition_directories():
             if name == metadata_quorum.NAME:
                 continue
             topic_id = directory.topic_id_of(name)
-            topic = node.image.topic_by_name(name.topic)
-            known = node.image.partition(name.topic, name.partition)
+            topic = environment.image().topic_by_name(name.topic)
+            known = environment.image().partition(name.topic, name.partition)
             if topic_id in removed:
                 # A crash came between the record and the directory: the topic's end was acknowledged.
                 directory.disk.remove_tree(directory.path / str(name))
@@ -63,7 +74,7 @@ class ReplicaLogs:
                 # was deleted and made again meanwhile, both topics have records of leader epoch 0 at the same offsets,
                 # and no comparison with the leader would find that they differ.
                 log.warning("%s has records of an unknown topic; kept as %s", name, directory.put_aside(name).name)
-            elif node.node_id not in known.replicas:
+            elif environment.node_id not in known.replicas:
                 log.info("%s has its replicas elsewhere", name)
                 self.delete(name, None)
 
@@ -79,8 +90,8 @@ class ReplicaLogs:
             return error if isinstance(error, StrandlineError) else offline_reason(error.errno, str(error))
 
     def _open(self, topic: Topic, index: int, name: TopicPartition, image: PartitionImage) -> Partition:
-        node, directory = self._node, self._node.directory
-        config = node.config.topic_config_in_force(topic.config_overrides)
+        environment, directory = self._environment, self._directory
+        config = environment.config().topic_config_in_force(topic.config_overrides)
         topic_id = directory.topic_id_of(name)
         if topic_id is not None and topic_id != uuid_text(topic.id):
             # Of a topic of that name that was deleted while we were away.
@@ -90,7 +101,7 @@ class ReplicaLogs:
         is_only_replica = len(image.replicas) <= 1
         opened: PartitionLog | None = None
         try:
-            opened = directory.open_log(name, config, now_ms=node.runtime.now_ms(), observer=producers)
+            opened = directory.open_log(name, config, now_ms=environment.runtime.now_ms(), observer=producers)
             if topic_id is None:
                 directory.write_topic_id(opened, uuid_text(topic.id))
             if opened.log_end_offset and is_only_replica:
@@ -110,12 +121,12 @@ class ReplicaLogs:
             topic.id,
             log=opened,
             producers=producers,
-            flusher=node.flusher,
+            flusher=self._flusher,
             config=config,
             leader_epoch=image.leader_epoch,
             is_only_copy=len(image.isr) <= 1,
             is_internal=is_internal(topic.name),
-            turnstile=node.reencoder.turnstile,
+            turnstile=self._reencoder.turnstile,
             # A power cut may have taken back that the log was cut, and not what was noted of the watermark afterwards:
             # only below the recovery point, which goes to the disk before a cut does, is the log what it was.
             high_watermark=None
@@ -125,13 +136,13 @@ class ReplicaLogs:
 
     def put_aside(self, name: TopicPartition) -> None:
         """Keep what cannot be used for a person, and begin anew: others have the records."""
-        directory = self._node.directory
+        directory = self._directory
         if directory.disk.exists(directory.path / str(name)):
             log.warning("%s is damaged and fetched anew; kept as %s", name, directory.put_aside(name).name)
 
     def delete(self, where: TopicPartition, partition: Partition | None) -> bool:
         """Rename the directory out of the way, and remove it later; whether that was possible."""
-        directory = self._node.directory
+        directory = self._directory
         target = directory.delete_path(where)
         try:
             if partition is None:
@@ -142,6 +153,6 @@ class ReplicaLogs:
             # The next start finds a directory without a topic and puts it aside.
             log.error("%s could not be deleted: %s", where, error)
             return False
-        config = self._node.config.topic_defaults if partition is None else partition.config
+        config = self._environment.config().topic_defaults if partition is None else partition.config
         self._removals.remove(target, delay_ms=config.file_delete_delay_ms)
         return True

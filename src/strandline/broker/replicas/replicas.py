@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from strandline.broker.environment import Environment
 from strandline.broker.kraft import metadata_quorum
 from strandline.broker.kraft.controller_channel import ControllerChannel
 from strandline.broker.kraft.directory_assignments import DirectoryAssignments
 from strandline.broker.network.channel import Channel
 from strandline.broker.replicas.alter_partition import InSyncKeeper
+from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.directory_health import DirectoryHealth
 from strandline.broker.replicas.log_recovery import LogRecovery
 from strandline.broker.replicas.replica_fetchers import ReplicaFetchers
@@ -32,13 +34,17 @@ from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineErr
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.following import make_follower
-from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
 
 if TYPE_CHECKING:
-    from strandline.broker.node import Node
+    from strandline.broker.dynamic_config import DynamicConfig
+    from strandline.broker.lazy import Lazy
+    from strandline.broker.maintenance.storage_worker import StorageWorkers
+    from strandline.log.flusher import Flusher
+    from strandline.log.log_directory import LogDirectory
+    from strandline.partition.reencoding import Reencoder
 
 WORK_S_MAX: Final = 0.005
 """What making and deleting logs may take of one turn of the loop."""
@@ -65,8 +71,25 @@ class Departed:
 
 
 class Replicas:
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(
+        self,
+        environment: Environment,
+        directory: LogDirectory,
+        *,
+        directory_id: uuid.UUID,
+        flusher: Flusher,
+        reencoder: Reencoder,
+        metadata: metadata_quorum.MetadataQuorum,
+        dynamic_config: DynamicConfig,
+        controller: ControllerChannel,
+        broker_epoch: Callable[[], int],
+        workers: Lazy[StorageWorkers],
+    ) -> None:
+        self._environment = environment
+        self._directory = directory
+        self._flusher = flusher
+        self._metadata = metadata
+        self._dynamic_config = dynamic_config
         self.topics: dict[str | bytes, list[Partition | None]] = {}
         """By topic name and by topic id: the hot paths look up whichever the client sent. None where this node has no
         replica, or one that is offline."""
@@ -78,6 +101,8 @@ class Replicas:
         """Told that this node leads a partition no longer, because another does, or because it is gone."""
         self.on_topics_changed: Callable[[tuple[str, ...]], object] = _nobody
         """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
+        self.on_topic_deleted: Callable[[str, uuid.UUID], object] = _nobody
+        """Called with the name and the id of a topic whose partitions are gone."""
         self.on_configured: Callable[[Partition], object] = _nobody
         """Told of each partition that has other settings now."""
         self.on_damaged: Callable[[Partition, DamagedRecords], None] = _nobody
@@ -90,79 +115,71 @@ class Replicas:
         self.work_s_max = WORK_S_MAX
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
-        self._logs = ReplicaLogs(node)
-        self.recovery = LogRecovery(node)
+        self.checkpoints = CheckpointWriter(environment, directory, metadata, self)
+        self._logs = ReplicaLogs(environment, directory, flusher, reencoder, metadata, self.checkpoints)
+        self.recovery = LogRecovery(environment, directory, workers)
         self.recovery.on_recovered = self._on_recovered
         self.recovery.on_failed = self._on_not_opened
-        self.health = DirectoryHealth(node.runtime, node.directory, node.directory_id)
+        self.health = DirectoryHealth(environment.runtime, directory, directory_id)
         self.health.on_room = self._open_again
-        self.directories = DirectoryAssignments(node, self._broker_epoch)
+        self.directories = DirectoryAssignments(
+            environment, controller, directory_id=directory_id, broker_epoch=broker_epoch
+        )
         self.in_sync = InSyncKeeper(
-            node.runtime,
-            self._controller,
-            node_id=node.node_id,
-            broker_epoch=self._broker_epoch,
-            lag_max_s=node.config.replica_lag_time_max_ms / 1000,
+            environment.runtime,
+            lambda: controller,
+            node_id=environment.node_id,
+            broker_epoch=broker_epoch,
+            lag_max_s=environment.config().replica_lag_time_max_ms / 1000,
         )
         self.fetchers = ReplicaFetchers(
-            node.runtime,
-            node.config,
-            node_id=node.node_id,
-            broker_epoch=self._broker_epoch,
-            address_of=self._address_of,
+            environment.runtime,
+            environment.config(),
+            node_id=environment.node_id,
+            broker_epoch=broker_epoch,
+            address_of=environment.address_of,
             connect=self._connect,
-            write_recovery_points=self._write_recovery_points,
-            write_start_offsets=self._write_start_offsets,
+            write_recovery_points=self.checkpoints.write_recovery_points,
+            write_start_offsets=self.checkpoints.write_start_offsets,
             may_leave=self._may_leave_in_sync,
         )
 
-    def _controller(self) -> ControllerChannel:
-        return self._node.controller_channel
-
-    def _broker_epoch(self) -> int:
-        return self._node.lifecycle.broker_epoch
-
     def _verifies_transactions(self) -> bool:
-        return self._node.config.transaction_partition_verification_enable
-
-    def _write_recovery_points(self, on_done: Callable[[BaseException | None], object]) -> None:
-        self._node.checkpoints.write_recovery_points(on_done)
-
-    def _write_start_offsets(self, on_done: Callable[[BaseException | None], object]) -> None:
-        self._node.checkpoints.write_start_offsets(on_done)
-
-    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
-        broker = self._node.image.brokers.get(broker_id)
-        return None if broker is None else broker.address(self._node.config.inter_broker_listener_name)
+        return self._environment.config().transaction_partition_verification_enable
 
     def _connect(self, host: str, port: int) -> Channel:
-        node = self._node
-        return Channel(node.runtime, node.network, host, port, client_id=f"replica-{node.node_id}")
+        environment = self._environment
+        return Channel(environment.runtime, environment.network, host, port, client_id=f"replica-{environment.node_id}")
 
     def _may_leave_in_sync(self, partition: Partition) -> bool:
         """Tell whether enough others stay in sync if this node's replica is out of sync for a while.
 
         With fewer, the controller keeps it as an eligible leader, and then it may not discard its log either.
         """
-        topic = self._node.image.topic_by_id(partition.topic_id)
+        topic = self._environment.image().topic_by_id(partition.topic_id)
         if topic is None or partition.index >= len(topic.partitions):
             return False
-        image, node_id = topic.partitions[partition.index], self._node.node_id
+        image, node_id = topic.partitions[partition.index], self._environment.node_id
         others = [each for each in image.isr if each != node_id]
         is_eligible = node_id in (image.eligible_leader_replicas or ())
         return not is_eligible and len(others) >= min(partition.config.min_insync_replicas, len(image.replicas))
 
     def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker may be in sync: here in that very life, neither fenced nor leaving (KIP-841, KIP-903)."""
-        broker = self._node.image.brokers.get(broker_id)
+        broker = self._environment.image().brokers.get(broker_id)
         return broker is not None and broker.epoch == broker_epoch and broker.is_active
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        """Return a partition that has a replica on this broker, and whose log is open."""
+        partitions = self.topics.get(topic)
+        return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def offline_dirs(self) -> tuple[uuid.UUID, ...]:
         """What a heartbeat says of directories that take no appends; nothing, if nobody else has a replica of anything
         here: then there is no leadership to move, and what is here can be read."""
         if self.health.is_offline and any(
-            len(partition.replicas) > 1 and self._node.node_id in partition.replicas
-            for topic in self._node.image.topics.values()
+            len(partition.replicas) > 1 and self._environment.node_id in partition.replicas
+            for topic in self._environment.image().topics.values()
             for partition in topic.partitions
         ):
             return self.health.offline_dirs()
@@ -180,7 +197,7 @@ class Replicas:
             for each in self.all()
             if each.log.segments
         }
-        metadata = self._node.metadata.log
+        metadata = self._metadata.log
         logs[metadata_quorum.NAME] = (metadata, metadata.flushed_offset)
         return logs
 
@@ -193,14 +210,14 @@ class Replicas:
         each partition as soon as that is open, for no other broker could. One of several stays fenced until all are.
         """
         self._logs.sort_out()
-        for topic in sorted(self._node.image.topics.values(), key=lambda topic: not is_internal(topic.name)):
+        for topic in sorted(self._environment.image().topics.values(), key=lambda topic: not is_internal(topic.name)):
             self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
         if not at_once:
             self._work.append(partial(self.recovery.when_done, then))
             self._maybe_work_off()
             return
-        until = self._node.runtime.monotonic() + OPEN_FIRST_S_MAX
-        while self._work and self._node.runtime.monotonic() <= until:
+        until = self._environment.runtime.monotonic() + OPEN_FIRST_S_MAX
+        while self._work and self._environment.runtime.monotonic() <= until:
             self._work.popleft()()
         then()
         self._maybe_work_off()
@@ -233,21 +250,21 @@ class Replicas:
 
     def on_image_replaced(self) -> None:
         """A snapshot took the place of records that nobody will see: everything is compared with the image anew."""
-        image = self._node.image
+        image = self._environment.image()
         names = tuple(dict.fromkeys([*self._names.values(), *image.topics]))
         for topic_id in list(self._names):
             if image.topic_by_id(uuid.UUID(bytes=topic_id)) is None:
                 self._work.append(partial(self._delete_topic, topic_id))
         for topic in image.topics.values():
             self._work.extend(partial(self._follow_image, topic.id, index) for index in range(len(topic.partitions)))
-        self._node.dynamic_config.apply()
+        self._dynamic_config.apply()
         self._configure_topics(image.topics)
         self._work.append(partial(self.on_topics_changed, names))
         self._maybe_work_off()
 
     def _partitions_of(self, name: str) -> Iterator[tuple[uuid.UUID, int]]:
         """Yield the partitions of a topic; those of all topics for an empty name."""
-        for topic in self._node.image.topics.values():
+        for topic in self._environment.image().topics.values():
             if not name or topic.name == name:
                 yield from ((topic.id, index) for index in range(len(topic.partitions)))
 
@@ -255,7 +272,7 @@ class Replicas:
         """Of topics that are there, and of topics that are about to go."""
         names = []
         for topic_id in topic_ids:
-            topic = self._node.image.topic_by_id(topic_id)
+            topic = self._environment.image().topic_by_id(topic_id)
             name = self._names.get(topic_id.bytes) if topic is None else topic.name
             if name is not None:
                 names.append(name)
@@ -263,13 +280,13 @@ class Replicas:
 
     def _configure(self, resources: Iterable[tuple[int, str]]) -> None:
         """Have new settings obeyed by the partitions they concern: all of them, if the node's defaults changed."""
-        node = self._node
+        environment = self._environment
         topics: Iterable[str] = [name for kind, name in resources if kind == RESOURCE_TOPIC]
         if any(kind == RESOURCE_BROKER for kind, _ in resources):
-            before = node.config.topic_defaults
-            node.dynamic_config.apply()
-            if node.config.topic_defaults != before:
-                topics = node.image.topics
+            before = environment.config().topic_defaults
+            self._dynamic_config.apply()
+            if environment.config().topic_defaults != before:
+                topics = environment.image().topics
         self._configure_topics(topics)
 
     def _configure_topics(self, names: Iterable[str]) -> None:
@@ -278,10 +295,10 @@ class Replicas:
                 self._work.append(partial(self._configure_some, name, first))
 
     def _configure_some(self, name: str, first: int) -> None:
-        node, topic = self._node, self._node.image.topic_by_name(name)
+        topic = self._environment.image().topic_by_name(name)
         if topic is None:
             return
-        config = node.config.topic_config_in_force(topic.config_overrides)
+        config = self._environment.config().topic_config_in_force(topic.config_overrides)
         for partition in self.topics.get(name, ())[first : first + PARTITIONS_PER_STEP]:
             if partition is not None and partition.topic_id == topic.id:
                 partition.reconfigure(config)
@@ -290,7 +307,7 @@ class Replicas:
 
     def _note_flush_by_time(self, partition: Partition) -> None:
         if partition.config.flush_ms < LONG_MAX:
-            self._flushed_by_time.setdefault(partition, self._node.runtime.monotonic())
+            self._flushed_by_time.setdefault(partition, self._environment.runtime.monotonic())
         else:
             self._flushed_by_time.pop(partition, None)
 
@@ -300,7 +317,7 @@ class Replicas:
 
     def _work_off(self) -> None:
         """Thousands of new logs take seconds: clients are served in between."""
-        runtime = self._node.runtime
+        runtime = self._environment.runtime
         until = runtime.monotonic() + self.work_s_max
         self._is_working = True
         while self._work:
@@ -321,7 +338,7 @@ class Replicas:
 
     def _follow_image(self, topic_id: uuid.UUID, index: int) -> None:
         """Have a partition be what the image says: open or gone, led or followed."""
-        topic = self._node.image.topic_by_id(topic_id)
+        topic = self._environment.image().topic_by_id(topic_id)
         if topic is None or index >= len(topic.partitions):
             return
         partitions = self.topics.get(topic_id.bytes)
@@ -331,7 +348,7 @@ class Replicas:
         while len(partitions) <= index:
             partitions.append(None)
         image = topic.partitions[index]
-        if self._node.node_id not in image.replicas:
+        if self._environment.node_id not in image.replicas:
             self._let_go(TopicPartition(topic.name, index), partitions)
             return
         partition = partitions[index]
@@ -342,11 +359,12 @@ class Replicas:
             self.directories.on_opened(topic_id, index)
 
     def _open(self, topic: Topic, index: int) -> Partition | None:
-        name, image, node = TopicPartition(topic.name, index), topic.partitions[index], self._node
+        name, image = TopicPartition(topic.name, index), topic.partitions[index]
+        node_id = self._environment.node_id
         failure = self.offline.get(name)
         # A log that only found no room is tried again: put aside, it would be copied to the same full disk.
         if failure is not None and not isinstance(failure, DiskFull):
-            if node.node_id in image.isr or image.leader in (node.node_id, -1):
+            if node_id in image.isr or image.leader in (node_id, -1):
                 return None
             # Nobody counts on our copy, and another has the records.
             self._logs.put_aside(name)
@@ -374,7 +392,7 @@ class Replicas:
         self.offline.pop(name, None)
         self.offline[name] = failure
         if isinstance(failure, DiskFull):
-            self._node.directory.note_unopened(name)
+            self._directory.note_unopened(name)
             self.health.on_full(str(failure))
 
     def _open_again(self) -> None:
@@ -384,13 +402,13 @@ class Replicas:
         self._maybe_work_off()
 
     def _maybe_open_again(self, name: TopicPartition) -> None:
-        topic = self._node.image.topic_by_name(name.topic)
+        topic = self._environment.image().topic_by_name(name.topic)
         # After the first that finds no room again, the others wait for the next time.
         if topic is not None and name in self.offline and not self.health.is_full:
             self._follow_image(topic.id, name.partition)
 
     def _on_recovered(self, name: TopicPartition) -> None:
-        topic = self._node.image.topic_by_name(name.topic)
+        topic = self._environment.image().topic_by_name(name.topic)
         if topic is not None:
             self._work.append(partial(self._follow_image, topic.id, name.partition))
             self._maybe_work_off()
@@ -401,12 +419,12 @@ class Replicas:
         self.fetchers.unfollow(partition)
 
     def _take_role(self, partition: Partition, image: PartitionImage) -> None:
-        node = self._node
-        was_led = partition.is_leader and partition.leader_id == node.node_id
-        if image.leader == node.node_id:
+        environment = self._environment
+        was_led = partition.is_leader and partition.leader_id == environment.node_id
+        if image.leader == environment.node_id:
             begins = make_leader(
                 partition,
-                node.node_id,
+                environment.node_id,
                 leader_epoch=image.leader_epoch,
                 partition_epoch=image.partition_epoch,
                 replicas=image.replicas,
@@ -452,7 +470,7 @@ class Replicas:
             partial(self._delete_partition, TopicPartition(name, index), partition)
             for index, partition in enumerate(partitions)
         ]
-        endings.append(partial(self._node.groups.on_topic_deleted, name, uuid.UUID(bytes=topic_id)))
+        endings.append(partial(self.on_topic_deleted, name, uuid.UUID(bytes=topic_id)))
         self._work.extendleft(reversed(endings))
 
     def _delete_partition(self, where: TopicPartition, partition: Partition | None) -> None:
@@ -486,10 +504,10 @@ class Replicas:
             if (now - flushed_at) * 1000 >= partition.config.flush_ms:
                 self._flushed_by_time[partition] = now
                 if partition.log.unflushed:
-                    self._node.flusher.flush(partition.log)
+                    self._flusher.flush(partition.log)
 
     def expire_producers(self) -> None:
-        before_ms = self._node.runtime.now_ms() - self._node.config.producer_id_expiration_ms
+        before_ms = self._environment.runtime.now_ms() - self._environment.config().producer_id_expiration_ms
         partitions = 0
         count = 0
         for partition in self.all():

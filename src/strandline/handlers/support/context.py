@@ -94,18 +94,9 @@ class BrokerServices(Protocol):
     config: BrokerConfig
     runtime: Runtime
     started_ms: int
-    image: ClusterImage
     controller: Controller
-    controller_channel: ControllerChannel
     producer_ids: ProducerIds
     sessions: FetchSessions
-    groups: Any
-    transactions: Any
-    lag: Any
-    cleaner: Any
-    scrubber: Any
-    telemetry: Any
-    routes: Mapping[int, ApiRange]
     directory: LogDirectory
     directory_id: uuid.UUID
     topics: dict[str | bytes, list[Partition | None]]
@@ -114,7 +105,34 @@ class BrokerServices(Protocol):
     reencoder: Reencoder
 
     @property
+    def image(self) -> ClusterImage: ...
+
+    @property
     def metadata(self) -> Metadata: ...
+
+    @property
+    def controller_channel(self) -> ControllerChannel: ...
+
+    @property
+    def routes(self) -> Mapping[int, ApiRange]: ...
+
+    @property
+    def groups(self) -> Any: ...
+
+    @property
+    def transactions(self) -> Any: ...
+
+    @property
+    def lag(self) -> Any: ...
+
+    @property
+    def cleaner(self) -> Any: ...
+
+    @property
+    def scrubber(self) -> Any: ...
+
+    @property
+    def telemetry(self) -> Any: ...
 
     @property
     def may_be_replaced(self) -> bool:
@@ -138,8 +156,6 @@ class BrokerServices(Protocol):
         """Write down where each log starts, then call `on_done(error)`: from then on no restart forgets it."""
 
     def advertised(self) -> tuple[str, int]: ...
-
-    def topic_uuid(self, name: str) -> uuid.UUID | None: ...
 
     def count_error(self, api_key: int, code: int) -> None:
         """A part of a request is answered with this error code."""

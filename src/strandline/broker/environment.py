@@ -1,0 +1,35 @@
+"""What every part of a broker stands on, and nothing that a part of it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strandline.config.node_config import BrokerConfig
+from strandline.log.disk import Disk
+from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from strandline.broker.network.transport import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The machine of a broker, its identity, its settings and its view of the cluster."""
+
+    runtime: Runtime
+    network: Network
+    disk: Disk
+    node_id: int
+    cluster_id: str
+    config: Callable[[], BrokerConfig]
+    """Return the settings in force. A change replaces the object, so a part asks each time, or subscribes."""
+    image: Callable[[], ClusterImage]
+    """Return the cluster as the metadata log says. A snapshot replaces the object, so a part asks each time."""
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Return where other brokers reach this broker; None if it is not registered or has no such listener."""
+        broker = self.image().brokers.get(broker_id)
+        return None if broker is None else broker.address(self.config().inter_broker_listener_name)

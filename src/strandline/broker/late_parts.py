@@ -1,0 +1,101 @@
+"""Parts whose code is imported after the broker is ready, or when they are first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from strandline.broker.lazy import Lazy
+
+if TYPE_CHECKING:
+    from strandline.broker.coordinating.group_driver import GroupDriver
+    from strandline.broker.coordinating.lag_sampler import LagSampler
+    from strandline.broker.coordinating.transaction_driver import TransactionDriver
+    from strandline.broker.dynamic_config import DynamicConfig
+    from strandline.broker.kraft.controller_channel import ControllerChannel
+    from strandline.broker.maintenance.log_cleaner import LogCleaner
+    from strandline.broker.maintenance.retention import Retention
+    from strandline.broker.maintenance.scrubber import Scrubber
+    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.metrics.telemetry import Telemetry
+    from strandline.handlers.support.context import BrokerServices
+
+
+class LateParts:
+    """The coordinators of a broker, the upkeep of its logs, and the metrics that clients push."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        services: BrokerServices,
+        controller: ControllerChannel,
+        dynamic_config: DynamicConfig,
+        *,
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._storage = storage
+        self._environment = storage.environment
+        self._services = services
+        self._controller = controller
+        self._dynamic_config = dynamic_config
+        self._broker_epoch = broker_epoch
+        self.groups = Lazy(self._make_groups)
+        self.transactions = Lazy(self._make_transactions)
+        self.lag = Lazy(self._make_lag)
+        self.retention = Lazy(self._make_retention)
+        self.cleaner = Lazy(self._make_cleaner)
+        self.scrubber = Lazy(self._make_scrubber)
+        self.telemetry = Lazy(self._make_telemetry)
+
+    def close(self) -> None:
+        """Stop the parts that were loaded."""
+        workers = self._storage.workers
+        for part in (self.lag, self.retention, self.cleaner, self.scrubber, workers, self.groups, self.transactions):
+            if part.loaded is not None:
+                part.loaded.close()
+
+    def _make_groups(self) -> GroupDriver:
+        from strandline.broker.coordinating.group_driver import groups_of_node
+
+        groups = groups_of_node(self._environment, self._services)
+        self._dynamic_config.subscribe(groups.configure)
+        return groups
+
+    def _make_transactions(self) -> TransactionDriver:
+        from strandline.broker.coordinating.transaction_driver import transactions_of_node
+
+        transactions = transactions_of_node(self._environment, self._services)
+        self._dynamic_config.subscribe(transactions.configure)
+        return transactions
+
+    def _make_lag(self) -> LagSampler:
+        from strandline.broker.coordinating.lag_sampler import LagSampler
+
+        return LagSampler(self._environment, self._storage.replicas.partition, self.groups)
+
+    def _make_retention(self) -> Retention:
+        from strandline.broker.maintenance.retention import Retention
+
+        return Retention(self._storage)
+
+    def _make_cleaner(self) -> LogCleaner:
+        from strandline.broker.maintenance.log_cleaner import LogCleaner
+
+        cleaner = LogCleaner(self._storage)
+        self._dynamic_config.subscribe(cleaner.configure)
+        # What the cleaner cannot read is damaged, most likely: the scrubber finds where, and a replica is repaired.
+        cleaner.on_unreadable = lambda partition: self.scrubber.get().scrub_now([partition], lambda _: None)
+        return cleaner
+
+    def _make_scrubber(self) -> Scrubber:
+        from strandline.broker.maintenance.repairs import resign
+        from strandline.broker.maintenance.scrubber import Scrubber
+
+        ask_to_resign = partial(resign, self._environment, self._controller, self._broker_epoch)
+        return Scrubber(self._storage, self.cleaner, ask_to_resign)
+
+    def _make_telemetry(self) -> Telemetry:
+        from strandline.broker.metrics.telemetry import Telemetry
+
+        return Telemetry(self._environment.runtime)
