@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
     "lag": set(),
-    "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability"} | BASE,
+    "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability", "lag"} | BASE,
     "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability", "lag"}
     | BASE,
     "client": {"codec"} | BASE,

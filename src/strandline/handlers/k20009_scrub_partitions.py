@@ -7,7 +7,7 @@ are never served, with or without this request.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from strandline.codec.messages.scrub_partitions_request import ScrubPartitionsRequest
 from strandline.codec.messages.scrub_partitions_response import (
@@ -18,20 +18,12 @@ from strandline.codec.messages.scrub_partitions_response import (
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.support.absent_partitions import why_absent
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.partition.partition import Partition
+from strandline.handlers.support.services import ScrubbedLog
 
 API_KEY = 20_009
 VERSIONS = (0, 0)
 SCRUBBED_MAX: Final = 10_000
 """Partitions that one request may name."""
-
-
-class Scrub(Protocol):
-    """One log that was read through."""
-
-    partition: Partition
-    bytes_read: int
-    error: str | None
 
 
 def handle(context: RequestContext, request: ScrubPartitionsRequest) -> ScrubPartitionsResponse | None:
@@ -55,7 +47,7 @@ def handle(context: RequestContext, request: ScrubPartitionsRequest) -> ScrubPar
     if not left:
         return answer
 
-    def on_done(scrub: Scrub) -> None:
+    def on_done(scrub: ScrubbedLog) -> None:
         nonlocal left
         left -= 1
         answer.partitions.append(_scrubbed(node, scrub))
@@ -70,7 +62,7 @@ def _refused(topic: str, index: int, code: int, message: str | None) -> Scrubbed
     return ScrubbedPartition(topic=topic, partition=index, error_code=code, error_message=message)
 
 
-def _scrubbed(node: BrokerServices, scrub: Scrub) -> ScrubbedPartition:
+def _scrubbed(node: BrokerServices, scrub: ScrubbedLog) -> ScrubbedPartition:
     partition = scrub.partition
     result = ScrubbedPartition(topic=partition.topic, partition=partition.index, bytes_read=scrub.bytes_read)
     if scrub.error is not None:

@@ -34,6 +34,7 @@ from strandline.coordinators.groups.events import (
 )
 from strandline.coordinators.groups.pending_request import Waiting
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
+from strandline.handlers.support.services import EncodedWait
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.groups")
@@ -115,7 +116,7 @@ class HostedShard(Generic[ShardT]):
         self._timers: dict[Any, _Timer] = {}
         self._parked: dict[Token, None] = {}
         """Requests that the shard has not answered yet."""
-        self._held: deque[tuple[int, Waiting, Any]] = deque()
+        self._held: deque[tuple[int, Waiting | EncodedWait, Any]] = deque()
         """Answers that wait until the append with this number is committed."""
         self._unwritten: list[Record] = []
         """Asked for in this turn of the loop, under the present number."""
@@ -238,7 +239,7 @@ class HostedShard(Generic[ShardT]):
     def restart_session(self, key: Any, timeout_ms: int) -> None:
         self._start_timer(key, timeout_ms / 1000)
 
-    def append_plain(self, record: Record, waiting: Waiting, response: Any) -> None:
+    def append_plain(self, record: Record, waiting: EncodedWait, response: bytes) -> None:
         """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
         self._number_append()
         self._unwritten.append(record)

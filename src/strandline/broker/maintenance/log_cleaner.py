@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from strandline.broker.maintenance.cleaner_task import CleanerTask, GivenUp, Share
 from strandline.broker.maintenance.dirty_times import DirtyTimes
 from strandline.broker.maintenance.manual_compaction import ManualCompactions
 from strandline.broker.maintenance.storage_worker import JobFailed
 from strandline.errors import StrandlineError
+from strandline.handlers.support.services import CleaningOutlook
 from strandline.ids import TopicPartition
 from strandline.log.cleaning.job import CannotClean
 from strandline.log.maintenance.cleanable import RECOVERY_POINT, Cleanable, Cleaned, cleanable
@@ -43,32 +44,6 @@ HELD_LOOK_S: Final = 0.02
 OFF, IDLE, CLEANING, ASIDE = "off", "idle", "cleaning", "set aside"
 
 log = logging.getLogger("strandline.cleaner")
-
-
-class CleaningOutlook(NamedTuple):
-    state: str
-    """One of "off", "idle", "cleaning", "set aside"."""
-    reason: str | None
-    """Why it is set aside."""
-    retry_ms: int
-    """When it is tried again; -1 if it is not set aside."""
-    dirty_ratio: float
-    dirty_ratio_min: float
-    clean_up_to: int
-    first_uncleanable: int
-    because: str
-    """Why cleaning stops there: "active", "transaction", "high watermark", "recovery point" or "lag"."""
-    until_ms: int
-    """When a segment may be cleaned that is too young; -1 if that is not it, or not known."""
-    due_ms: int
-    """When `max.compaction.lag.ms` has it cleaned; -1 if never."""
-    is_due: bool
-    """Whether the next look cleans it, if no other is dirtier."""
-    done_bytes: int
-    total_bytes: int
-    """Of a cleaning that is under way."""
-    last: Cleaned | None
-    """What the last cleaning since the start came to."""
 
 
 class _State:

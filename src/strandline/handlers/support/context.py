@@ -25,6 +25,14 @@ from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.handlers.k00_produce import ProduceWait
+    from strandline.handlers.support.services import (
+        Cleaner,
+        GroupCoordinator,
+        GroupLag,
+        Scrubber,
+        TelemetryReceiver,
+        TransactionCoordinator,
+    )
 
 Done = Callable[[BaseException | None], object]
 
@@ -117,22 +125,22 @@ class BrokerServices(Protocol):
     def routes(self) -> Mapping[int, ApiRange]: ...
 
     @property
-    def groups(self) -> Any: ...
+    def groups(self) -> GroupCoordinator: ...
 
     @property
-    def transactions(self) -> Any: ...
+    def transactions(self) -> TransactionCoordinator: ...
 
     @property
-    def lag(self) -> Any: ...
+    def lag(self) -> GroupLag: ...
 
     @property
-    def cleaner(self) -> Any: ...
+    def cleaner(self) -> Cleaner: ...
 
     @property
-    def scrubber(self) -> Any: ...
+    def scrubber(self) -> Scrubber: ...
 
     @property
-    def telemetry(self) -> Any: ...
+    def telemetry(self) -> TelemetryReceiver: ...
 
     @property
     def may_be_replaced(self) -> bool:

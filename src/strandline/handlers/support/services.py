@@ -1,0 +1,208 @@
+"""What handlers may use of the coordinators, of the upkeep of logs and of client metrics.
+
+Protocols, because imports go inward: the broker knows the handlers, they do not know the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from strandline.coordinators.groups import events as group_events
+    from strandline.coordinators.groups.group_shard import GroupShard
+    from strandline.coordinators.groups.history.group_history import GroupHistory
+    from strandline.coordinators.offsets.plain_commit import PlainCommit
+    from strandline.coordinators.transactions import events as transaction_events
+    from strandline.coordinators.transactions.transaction_shard import TransactionShard
+    from strandline.errors import ErrorCode, StrandlineError
+    from strandline.ids import TopicPartition
+    from strandline.lag.samples import Window
+    from strandline.log.maintenance.cleanable import Cleanable, Cleaned
+    from strandline.log.segment.time_lookup import Part
+    from strandline.observability.client_telemetry import ClientTelemetry
+    from strandline.partition.counting import Counted
+    from strandline.partition.partition import Partition
+
+T = TypeVar("T")
+Place = tuple[str, int]
+"""Topic and partition."""
+OnCommitted = Callable[["Exception | None"], None]
+
+
+class EncodedWait(Protocol):
+    """A request whose answer is encoded already, and waits for a commit."""
+
+    def answer(self, response: bytes) -> None: ...
+    def refuse(self, code: ErrorCode) -> None: ...
+
+
+class HostedGroups(Protocol):
+    """The groups of one partition of `__consumer_offsets`, as far as the short way of commits needs them."""
+
+    shard: GroupShard
+
+    @property
+    def may_act(self) -> bool: ...
+
+    def restart_session(self, key: group_events.TimerKey, timeout_ms: int) -> None: ...
+    def append_plain(self, record: group_events.Record, waiting: EncodedWait, response: bytes) -> None: ...
+
+
+class GroupCoordinator(Protocol):
+    """The groups that this broker coordinates."""
+
+    plain_commits: dict[tuple[int, bytes], PlainCommit]
+
+    @property
+    def history(self) -> GroupHistory: ...
+
+    def partition_index(self, key: str, /) -> int: ...
+    def submit(self, key: str, event: group_events.Request) -> None: ...
+    def submit_to(self, index: int, event: group_events.Request) -> None: ...
+    def hosted_shard(self, key: str) -> HostedGroups | None: ...
+    def led_indexes(self) -> list[int]: ...
+    def when_loaded(self, index: int, then: Callable[[GroupShard | None], object]) -> None: ...
+
+    def append_marker(
+        self,
+        index: int,
+        ended: group_events.TransactionEnded,
+        append: Callable[[OnCommitted], object],
+        on_committed: OnCommitted,
+    ) -> None: ...
+
+
+class TransactionCoordinator(Protocol):
+    """The transactions that this broker coordinates."""
+
+    marker_connections: dict[str, int]
+
+    @property
+    def is_loading(self) -> bool: ...
+
+    def submit(self, key: str, event: transaction_events.Request) -> None: ...
+    def submit_to(self, index: int, event: transaction_events.Request) -> None: ...
+    def led_indexes(self) -> list[int]: ...
+    def loaded_shards(self) -> list[TransactionShard]: ...
+    def shard_of(self, key: str) -> TransactionShard | None: ...
+    def ids_of(self, index: int) -> tuple[str, ...]: ...
+
+    def waiting_markers(
+        self, transactional_id: str, *, count_max: int
+    ) -> list[tuple[TopicPartition, int, ErrorCode]]: ...
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        places: Sequence[Place],
+        *,
+        adds: bool,
+        then: Callable[[dict[Place, ErrorCode]], object],
+    ) -> None: ...
+
+
+class RecordCounting(Protocol):
+    """Counts of the records that a reader gets."""
+
+    def at_hand(self, partition: Partition, offset: int) -> Counted | None: ...
+    def counted(self, partition: Partition, offset: int) -> Part[Counted | None]: ...
+    def run(self, search: Part[T], on_done: Callable[[T | None, BaseException | None], object]) -> bool: ...
+
+
+class GroupLag(Protocol):
+    """How far the groups that this broker coordinates are behind."""
+
+    @property
+    def counting(self) -> RecordCounting: ...
+
+    def now_ms(self) -> int: ...
+    def windows_of(self, group_id: str) -> Sequence[tuple[Place, Window]]: ...
+
+
+class CleaningOutlook(NamedTuple):
+    """What is to become of a compacted log."""
+
+    state: str
+    """One of "off", "idle", "cleaning", "set aside"."""
+    reason: str | None
+    """Why it is set aside."""
+    retry_ms: int
+    """When it is tried again; -1 if it is not set aside."""
+    dirty_ratio: float
+    dirty_ratio_min: float
+    clean_up_to: int
+    first_uncleanable: int
+    because: str
+    """Why cleaning stops there: "active", "transaction", "high watermark", "recovery point" or "lag"."""
+    until_ms: int
+    """When a segment may be cleaned that is too young; -1 if that is not it, or not known."""
+    due_ms: int
+    """When `max.compaction.lag.ms` has it cleaned; -1 if never."""
+    is_due: bool
+    """Whether the next look cleans it, if no other is dirtier."""
+    done_bytes: int
+    total_bytes: int
+    """Bytes of the cleaning that is under way."""
+    last: Cleaned | None
+    """What the last cleaning since the start came to."""
+
+
+class Cleaner(Protocol):
+    """Compacts the logs of this broker."""
+
+    @property
+    def compact(self) -> Callable[[Partition, Callable[[Cleaned | None, StrandlineError | None], object]], object]: ...
+
+    def judge(self, partition: Partition) -> Cleanable: ...
+    def outlook(self, partition: Partition, now_ms: int) -> CleaningOutlook: ...
+
+
+class ScrubbedLog(Protocol):
+    """A log that was read through."""
+
+    partition: Partition
+    bytes_read: int
+    error: str | None
+
+
+class DamagedSegment(Protocol):
+    """A segment that is not what was written."""
+
+    base_offset: int
+    end_offset: int
+    position: int
+    what: str
+    state: str
+    found_ms: int
+
+
+class Scrubber(Protocol):
+    """Reads logs through, to find damage."""
+
+    def scrub_now(self, partitions: Iterable[Partition], on_done: Callable[[ScrubbedLog], object]) -> None: ...
+    def scrubbed_ms(self, partition: Partition) -> int: ...
+    def damages_of(self, partition: Partition) -> Sequence[DamagedSegment]: ...
+
+
+class TelemetryReceiver(Protocol):
+    """Takes the metrics that clients push."""
+
+    image_version: int
+    clients: ClientTelemetry
+
+    def take(
+        self,
+        instance_id: UUID,
+        client_id: str | None,
+        codec: int,
+        payload: bytes,
+        *,
+        expires_ms: int,
+        size_bytes_max: int,
+        on_taken: Callable[[ErrorCode], object],
+    ) -> None: ...
