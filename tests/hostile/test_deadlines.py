@@ -13,8 +13,9 @@ from tests.hostile.silent_wire import Wire
 from tests.hostile.stage import stage
 
 from strandline.broker.network.connection import Connection
+from strandline.broker.network.connection_limits import CLOSES_PER_TURN_MAX
 from strandline.broker.network.deadlines import REQUEST_BYTES_PER_S_MIN, Deadlines
-from strandline.broker.network.dispatch import CLOSES_PER_TURN_MAX, Dispatcher
+from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.routes import Route
 
 FIRST_S, PARTIAL_S = 30, 60
@@ -30,7 +31,7 @@ class Room:
         routes = {0: Route(0, "Produce", (0, 9), 99, "k00_produce", hot=self._start)}
         node: Any = SimpleNamespace(runtime=SimpleNamespace(call_soon=self.soon.append))
         self.dispatcher = Dispatcher(node, routes, frame_size_max=100 << 20, inbox_bytes_max=1 << 30)
-        self.dispatcher.deadlines = Deadlines(**deadlines)
+        self.dispatcher.limits.deadlines = Deadlines(**deadlines)
 
     def _start(self, node: Any, connection: Any, view: Any, at: int, version: int, correlation_id: int) -> None:
         if not self._answers:
@@ -39,13 +40,13 @@ class Room:
     def enter(self) -> tuple[Connection, Wire]:
         wire = Wire()
         connection = Connection(self.dispatcher, wire)  # type: ignore[arg-type]
-        self.dispatcher.welcome(connection)
+        self.dispatcher.limits.welcome(connection)
         return connection, wire
 
     def pass_time(self, seconds: int) -> None:
         for _ in range(seconds):
-            self.dispatcher.ticks += 1
-            self.dispatcher.close_stalled()
+            self.dispatcher.limits.ticks += 1
+            self.dispatcher.limits.close_stalled()
             while self.soon:
                 self.soon.popleft()()
 
@@ -65,7 +66,7 @@ def test_who_says_nothing_is_hung_up_on() -> None:
     assert not wire.closed
     room.pass_time(1)
     assert wire.closed
-    assert not room.dispatcher.connections
+    assert not room.dispatcher.limits.connections
 
 
 @pytest.mark.parametrize("beginning", [b"\0", b"\0\0\0\x20", whole_request()[:-1]])
@@ -148,8 +149,8 @@ def test_nobody_is_hung_up_on_without_a_deadline() -> None:
 def test_ten_thousand_are_hung_up_on_a_share_in_each_turn() -> None:
     room = Room()
     wires = [room.enter()[1] for _ in range(10_000)]
-    room.dispatcher.ticks += FIRST_S
-    room.dispatcher.close_stalled()
+    room.dispatcher.limits.ticks += FIRST_S
+    room.dispatcher.limits.close_stalled()
     for turn in range(1, 10_000 // CLOSES_PER_TURN_MAX + 1):
         assert sum(wire.closed for wire in wires) == turn * CLOSES_PER_TURN_MAX
         if room.soon:
@@ -160,8 +161,8 @@ def test_ten_thousand_are_hung_up_on_a_share_in_each_turn() -> None:
 def test_idle_ones_are_closed_a_share_in_each_turn() -> None:
     room = Room()
     wires = [room.enter()[1] for _ in range(1000)]
-    room.dispatcher.ticks += 1000
-    room.dispatcher.close_idle(idle_s=600)
+    room.dispatcher.limits.ticks += 1000
+    room.dispatcher.limits.close_idle(idle_s=600)
     assert sum(wire.closed for wire in wires) == CLOSES_PER_TURN_MAX
     while room.soon:
         room.soon.popleft()()

@@ -8,7 +8,8 @@ import pytest
 from tests.hostile.silent_wire import Wire
 
 from strandline.broker.network.connection import Connection
-from strandline.broker.network.dispatch import REFUSALS_LOGGED_MAX, Dispatcher
+from strandline.broker.network.connection_limits import REFUSALS_LOGGED_MAX
+from strandline.broker.network.dispatch import Dispatcher
 
 
 def test_a_second_has_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
@@ -17,7 +18,7 @@ def test_a_second_has_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
     def garbage() -> None:
         wire = Wire()
         connection = Connection(dispatcher, wire)  # type: ignore[arg-type]
-        dispatcher.welcome(connection)
+        dispatcher.limits.welcome(connection)
         connection.receive(memoryview(bytearray(b"\xff" * 20)))
         assert wire.closed
 
@@ -25,11 +26,11 @@ def test_a_second_has_so_many_lines(caplog: pytest.LogCaptureFixture) -> None:
         for _ in range(500):
             garbage()
         assert len(caplog.messages) == REFUSALS_LOGGED_MAX
-        dispatcher.ticks += 1
+        dispatcher.limits.ticks += 1
         garbage()
     assert caplog.messages[REFUSALS_LOGGED_MAX:] == [
         f"... and closed {500 - REFUSALS_LOGGED_MAX} more",
         "closing the connection from somewhere: a frame of -1 bytes",
     ]
-    assert dispatcher.refused == 501
-    assert not dispatcher.connections
+    assert dispatcher.limits.refused == 501
+    assert not dispatcher.limits.connections

@@ -11,7 +11,7 @@ from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, residen
 from tests.hostile.silent_wire import Wire
 from tests.hostile.stage import stage
 
-from strandline.broker.network import dispatch
+from strandline.broker.network import connection_limits
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
 
@@ -71,7 +71,7 @@ def crowded(count: int) -> tuple[Dispatcher, list[Connection], list[Wire]]:
     wires = [Wire() for _ in range(count)]
     connections = [Connection(dispatcher, wire) for wire in wires]  # type: ignore[arg-type]
     for connection in connections:
-        dispatcher.welcome(connection)
+        dispatcher.limits.welcome(connection)
         connection.receive(memoryview(bytearray((1000).to_bytes(4, "big") + bytes(96))))
     return dispatcher, connections, wires
 
@@ -80,32 +80,32 @@ def test_who_is_silent_while_all_others_wait_is_hung_up_on() -> None:
     dispatcher, _, wires = crowded(5)
     # The third went beyond the budget and may go on, alone; those after it wait.
     assert [wire.reading for wire in wires] == [True, True, True, False, False]
-    for _ in range(dispatch.FAVOUR_SILENT_S_MAX):
-        dispatcher.ticks += 1
-        dispatcher.close_stalled()
+    for _ in range(connection_limits.FAVOUR_SILENT_S_MAX):
+        dispatcher.limits.ticks += 1
+        dispatcher.limits.close_stalled()
     assert not any(wire.closed for wire in wires)
-    dispatcher.ticks += 1
-    dispatcher.close_stalled()
+    dispatcher.limits.ticks += 1
+    dispatcher.limits.close_stalled()
     assert [wire.closed for wire in wires] == [False, False, True, False, False]
     # Now one of the others has the turn, and its own time.
     assert wires[3].reading
-    dispatcher.ticks += dispatch.FAVOUR_SILENT_S_MAX
-    dispatcher.close_stalled()
+    dispatcher.limits.ticks += connection_limits.FAVOUR_SILENT_S_MAX
+    dispatcher.limits.close_stalled()
     assert not wires[3].closed
 
 
 def test_who_sends_a_byte_at_a_time_while_all_others_wait_is_hung_up_on() -> None:
     dispatcher, connections, wires = crowded(5)
     # These are first requests, and their own deadline comes at the same time.
-    dispatcher.deadlines.first_request_timeout_ms = -1
-    for _ in range(dispatch.FAVOUR_S_MAX):
-        dispatcher.ticks += 1
+    dispatcher.limits.deadlines.first_request_timeout_ms = -1
+    for _ in range(connection_limits.FAVOUR_S_MAX):
+        dispatcher.limits.ticks += 1
         connections[2].receive(memoryview(bytearray(1)))
-        dispatcher.close_stalled()
+        dispatcher.limits.close_stalled()
     assert not any(wire.closed for wire in wires)
-    dispatcher.ticks += 1
+    dispatcher.limits.ticks += 1
     connections[2].receive(memoryview(bytearray(1)))
-    dispatcher.close_stalled()
+    dispatcher.limits.close_stalled()
     assert [wire.closed for wire in wires] == [False, False, True, False, False]
     assert wires[3].reading
 
@@ -120,4 +120,4 @@ def test_whoever_leaves_the_others_go_on(gone: int) -> None:
         alive = [wires[each] for each in left if not connections[each].closed]
         assert not alive or any(wire.reading for wire in alive)
         connections[number].on_closed()
-    assert connections[0].dispatcher.inbox_bytes == 0
+    assert connections[0].dispatcher.limits.inbox_bytes == 0

@@ -43,7 +43,7 @@ def requests(first: int, count: int) -> bytes:
 def test_requests_that_came_together_are_started_over_several_turns() -> None:
     loop, wire = Loop(), Wire()
     connection = Connection(loop.dispatcher, wire)  # type: ignore[arg-type]
-    loop.dispatcher.welcome(connection)
+    loop.dispatcher.limits.welcome(connection)
     share = REQUESTS_PER_TURN_MAX
     content = requests(0, 2 * share + 5)
     connection.receive(memoryview(bytearray(content[:-7])))
@@ -56,13 +56,13 @@ def test_requests_that_came_together_are_started_over_several_turns() -> None:
     assert loop.turn() == []
     connection.receive(memoryview(bytearray(content[-7:])))
     assert loop.started == [2 * share + 4]
-    assert loop.dispatcher.inbox_bytes == 0
+    assert loop.dispatcher.limits.inbox_bytes == 0
 
 
 def test_exactly_a_share_needs_no_second_turn() -> None:
     loop, wire = Loop(), Wire()
     connection = Connection(loop.dispatcher, wire)  # type: ignore[arg-type]
-    loop.dispatcher.welcome(connection)
+    loop.dispatcher.limits.welcome(connection)
     connection.receive(memoryview(bytearray(requests(0, REQUESTS_PER_TURN_MAX))))
     assert len(loop.started) == REQUESTS_PER_TURN_MAX
     assert wire.reading
@@ -73,10 +73,10 @@ def test_nothing_is_begun_on_a_later_turn_once_the_node_stops_or_the_peer_is_gon
     for end in ("stop", "close"):
         loop, wire = Loop(), Wire()
         connection = Connection(loop.dispatcher, wire)  # type: ignore[arg-type]
-        loop.dispatcher.welcome(connection)
+        loop.dispatcher.limits.welcome(connection)
         connection.receive(memoryview(bytearray(requests(0, 100))))
         if end == "stop":
-            loop.dispatcher.is_stopping = True
+            loop.dispatcher.limits.is_stopping = True
         else:
             connection.on_closed()
         assert loop.turn() == []

@@ -79,8 +79,8 @@ def running(data: Path, **settings: str) -> Iterator[RunningNode]:
 def test_buffers_of_client_sockets(tmp_path: Path) -> None:
     settings = {"socket_send_buffer_bytes": "20000", "socket_receive_buffer_bytes": "30000"}
     with running(tmp_path, **settings) as it, Peer(it.port):
-        it.until(lambda: it.node.dispatcher.connections)
-        (connection,) = it.node.dispatcher.connections
+        it.until(lambda: it.node.dispatcher.limits.connections)
+        (connection,) = it.node.dispatcher.limits.connections
         accepted: Any = connection.transport
         # Linux gives twice what it is asked for, for its own needs.
         assert accepted._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (20_000, 40_000)
@@ -89,8 +89,8 @@ def test_buffers_of_client_sockets(tmp_path: Path) -> None:
 
 def test_buffers_are_left_to_the_system_unless_asked_for(tmp_path: Path) -> None:
     with running(tmp_path) as it, Peer(it.port) as peer:
-        it.until(lambda: it.node.dispatcher.connections)
-        (connection,) = it.node.dispatcher.connections
+        it.until(lambda: it.node.dispatcher.limits.connections)
+        (connection,) = it.node.dispatcher.limits.connections
         accepted: Any = connection.transport
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             ours = accepted._socket.getsockopt(socket.SOL_SOCKET, option)

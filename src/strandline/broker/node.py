@@ -267,7 +267,7 @@ class Node:
 
     def _load_the_rest(self) -> None:
         """Import what the first requests of each kind would wait for, one module per turn of the loop."""
-        if self.dispatcher.is_stopping:
+        if self.dispatcher.limits.is_stopping:
             return
         if next(self._rest, None) is not None:
             self.runtime.call_soon(self._load_the_rest)
@@ -342,7 +342,7 @@ class Node:
     @property
     def is_serving(self) -> bool:
         """Whether clients are taken: the start is over, and no stop has begun."""
-        return self._ticking is not None and not self.dispatcher.is_stopping
+        return self._ticking is not None and not self.dispatcher.limits.is_stopping
 
     def count_error(self, api_key: int, code: int) -> None:
         meter = self.routes[api_key].meter

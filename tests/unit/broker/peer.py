@@ -104,7 +104,7 @@ class Broker:
     def connect(self) -> tuple[Connection, FakeTransport]:
         transport = FakeTransport()
         connection = Connection(self.dispatcher, transport)
-        self.dispatcher.welcome(connection)
+        self.dispatcher.limits.welcome(connection)
         return connection, transport
 
     def answer(self, *correlation_ids: int) -> None:

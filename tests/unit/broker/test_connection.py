@@ -50,7 +50,7 @@ def test_the_same_requests_start_however_the_bytes_come(step: int) -> None:
     feed(connection, b"".join(frames), step=step)
     assert broker.started == expected.started
     assert transport.answered == list(range(40))
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
     assert connection.inbox is None, "nothing is kept of what was dealt with"
 
 
@@ -88,7 +88,7 @@ def test_random_steps() -> None:
             feed(connection, data[:size])
             data = data[size:]
         assert broker.started_ids == list(range(30))
-        assert broker.dispatcher.inbox_bytes == 0
+        assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_the_body_begins_behind_the_client_id_and_the_headers_tags() -> None:
@@ -106,7 +106,7 @@ def test_an_incomplete_frame_costs_what_came_not_what_it_claims() -> None:
     connection, _ = broker.connect()
     feed(connection, struct.pack(">ihhih", 99_999_999, PRODUCE, 3, 1, 2) + b"me" + bytes(100))
     assert connection.inbox is not None
-    assert len(connection.inbox) == broker.dispatcher.inbox_bytes == 116
+    assert len(connection.inbox) == broker.dispatcher.limits.inbox_bytes == 116
     assert not broker.started
 
 
@@ -120,11 +120,11 @@ def test_a_lying_length_ends_the_connection_and_no_other(size: int, step: int) -
     feed(connection, struct.pack(">i", size), step=step)
     assert transport.closed, "at once, not when more of it has come"
     assert connection.closed
-    assert broker.dispatcher.refused == 1
+    assert broker.dispatcher.limits.refused == 1
     feed(neighbour, request(1)[20:])
     assert broker.started_ids == [1]
     assert not untouched.closed
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_the_largest_frame_is_taken() -> None:
@@ -179,7 +179,7 @@ def test_a_handler_with_a_fault_costs_one_connection(caplog: pytest.LogCaptureFi
     assert broker.started_ids == [1]
     feed(neighbour, request(3))
     assert broker.started_ids == [1, 3]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 # Order
@@ -237,7 +237,7 @@ def test_a_waiting_fetch_holds_up_what_comes_after_it(step: int) -> None:
     broker.answer(3)
     assert transport.reading
     assert transport.answered == [1, 2, 3]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_bytes_that_come_while_held_up_are_kept_in_order() -> None:
@@ -252,7 +252,7 @@ def test_bytes_that_come_while_held_up_are_kept_in_order() -> None:
     assert broker.started_ids == [1, 2, 3]
     broker.answer(3, 2)
     assert transport.answered == [1, 2, 3]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_produces_in_flight_are_limited() -> None:
@@ -323,8 +323,8 @@ def test_closing_lets_go_of_everything(tmp_path: Path) -> None:
     assert transport.closed
     assert log.active.references == 0, "a queued slice must not hold its file for ever"
     assert abandoned == [1]
-    assert broker.dispatcher.inbox_bytes == 0
-    assert connection not in broker.dispatcher.connections
+    assert broker.dispatcher.limits.inbox_bytes == 0
+    assert connection not in broker.dispatcher.limits.connections
     # An answer that comes now is for nobody; its slice is let go of too.
     late = log.read(0, size_bytes_max=1000)
     assert late is not None
@@ -366,12 +366,12 @@ def test_idle_connections_are_closed_but_not_waiting_ones() -> None:
     waiting, waiting_transport = broker.connect()
     feed(idle, request(1))
     feed(waiting, request(2, key=FETCH))
-    broker.dispatcher.ticks = 100
+    broker.dispatcher.limits.ticks = 100
     feed(busy, request(3))
-    broker.dispatcher.ticks = 150
-    broker.dispatcher.close_idle(idle_s=100)
+    broker.dispatcher.limits.ticks = 150
+    broker.dispatcher.limits.close_idle(idle_s=100)
     assert idle_transport.closed
     assert not busy_transport.closed
     assert not waiting_transport.closed
-    assert set(broker.dispatcher.connections) == {busy, waiting}
-    assert broker.dispatcher.connections_by_host == {"198.51.100.7": 2}
+    assert set(broker.dispatcher.limits.connections) == {busy, waiting}
+    assert broker.dispatcher.limits.connections_by_host == {"198.51.100.7": 2}

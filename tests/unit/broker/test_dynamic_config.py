@@ -145,8 +145,14 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
         lambda node: node.listener.admission.per_host_overrides.get("127.0.0.1", 0),
     ),
     "max.connection.creation.rate": ("80", lambda node: node.listener.admission.creations_per_s_max),
-    "connection.first.request.timeout.ms": ("81", lambda node: node.dispatcher.deadlines.first_request_timeout_ms),
-    "connection.partial.request.timeout.ms": ("82", lambda node: node.dispatcher.deadlines.partial_request_timeout_ms),
+    "connection.first.request.timeout.ms": (
+        "81",
+        lambda node: node.dispatcher.limits.deadlines.first_request_timeout_ms,
+    ),
+    "connection.partial.request.timeout.ms": (
+        "82",
+        lambda node: node.dispatcher.limits.deadlines.partial_request_timeout_ms,
+    ),
     "open.files.max": ("83", lambda node: node.directory.open_files.open_files_max),
     "group.consumer.assignment.interval.ms": (
         "85",

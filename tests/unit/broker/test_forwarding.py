@@ -433,4 +433,4 @@ def test_an_envelope_on_the_listener_of_clients_ends_the_connection(cluster: Sma
     told = cluster.ask_later(GOOD, 0, node_id=1)
     cluster.run(1)
     assert [type(error).__name__ for _, error in told] == ["Disconnected"]
-    assert cluster[1].dispatcher.refusals["protocol"] == 1
+    assert cluster[1].dispatcher.limits.refusals["protocol"] == 1

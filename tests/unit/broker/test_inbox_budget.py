@@ -34,7 +34,7 @@ def test_beyond_the_budget_only_one_goes_on() -> None:
     feed(peers[3][0], half(3)[1])
     feed(peers[0][0], half(0)[1])
     assert sorted(broker.started_ids) == [0, 1, 2, 3]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_whole_requests_pass_however_full_it_is() -> None:
@@ -42,7 +42,7 @@ def test_whole_requests_pass_however_full_it_is() -> None:
     broker.at_once.add(PRODUCE)
     stuck, _ = broker.connect()
     feed(stuck, half(0, 2000)[0])
-    assert broker.dispatcher.inbox_bytes > BUDGET
+    assert broker.dispatcher.limits.inbox_bytes > BUDGET
     other, transport = broker.connect()
     feed(other, b"".join(request(number) for number in range(1, 5)))
     assert broker.started_ids == [1, 2, 3, 4]
@@ -60,7 +60,7 @@ def test_a_peer_that_leaves_makes_room() -> None:
     assert waiting.reading
     feed(second, half(2)[1])
     assert broker.started_ids == [2]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_a_starved_peer_that_leaves_is_not_waited_for() -> None:
@@ -75,16 +75,16 @@ def test_a_starved_peer_that_leaves_is_not_waited_for() -> None:
     assert peers[2][1].reading
     feed(peers[2][0], half(2)[1])
     assert broker.started_ids == [0, 2]
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
 
 
 def test_what_waits_behind_a_fetch_counts_too() -> None:
     broker = Broker(inbox_bytes_max=BUDGET)
     connection, transport = broker.connect()
     feed(connection, request(1, key=FETCH) + request(2, body=bytes(300)))
-    assert broker.dispatcher.inbox_bytes == len(request(2, body=bytes(300)))
+    assert broker.dispatcher.limits.inbox_bytes == len(request(2, body=bytes(300)))
     broker.answer(1)
-    assert broker.dispatcher.inbox_bytes == 0
+    assert broker.dispatcher.limits.inbox_bytes == 0
     assert transport.reading
     assert broker.started_ids == [1, 2]
 
@@ -98,7 +98,7 @@ def test_a_peer_held_up_by_its_own_fetch_is_not_woken_by_room() -> None:
     feed(connection, request(2, key=FETCH) + request(3, body=bytes(100)))
     assert not transport.reading
     feed(large, half(1, 1200)[1])
-    assert broker.dispatcher.inbox_bytes < BUDGET
+    assert broker.dispatcher.limits.inbox_bytes < BUDGET
     assert not transport.reading, "its Fetch still waits"
     broker.answer(2)
     assert transport.reading
@@ -150,8 +150,8 @@ def test_whoever_comes_and_goes_everybody_finishes() -> None:
                 del left[connection]
             else:
                 left[connection] = (transport, data[size:])
-            expected = max(expected, broker.dispatcher.inbox_bytes)
+            expected = max(expected, broker.dispatcher.limits.inbox_bytes)
         assert len(broker.started) == finished
-        assert broker.dispatcher.inbox_bytes == 0
+        assert broker.dispatcher.limits.inbox_bytes == 0
         # Two may be within the budget when it is passed: the one that passes it, and the one that is let finish.
         assert expected <= BUDGET + 12 * 1000

@@ -14,7 +14,7 @@ BUDGET = 1000
 class Stage:
     def __init__(self, connections: int) -> None:
         self.broker = Broker()
-        self.broker.dispatcher.unsent.bytes_max = BUDGET
+        self.broker.dispatcher.limits.unsent.bytes_max = BUDGET
         self.peers = [self.broker.connect() for _ in range(connections)]
 
     def congest(self, number: int, size_bytes: int) -> tuple[Connection, FakeTransport]:
@@ -45,8 +45,8 @@ def test_the_one_that_took_nothing_for_longest_is_closed() -> None:
     stage.congest(0, 200)
     stage.congest(3, 400)
     assert stage.closed() == [1], "number 0 took something since"
-    assert stage.broker.dispatcher.unsent.size_bytes == 200 + 300 + 400
-    assert stage.broker.dispatcher.refusals["memory"] == 1
+    assert stage.broker.dispatcher.limits.unsent.size_bytes == 200 + 300 + 400
+    assert stage.broker.dispatcher.limits.refusals["memory"] == 1
 
 
 def test_it_is_closed_on_a_later_turn() -> None:
@@ -55,7 +55,7 @@ def test_it_is_closed_on_a_later_turn() -> None:
     connection, _ = stage.congest(0, BUDGET + 1)
     assert not connection.closed
     assert stage.closed() == [0]
-    assert stage.broker.dispatcher.unsent.size_bytes == 0
+    assert stage.broker.dispatcher.limits.unsent.size_bytes == 0
 
 
 def test_what_was_taken_or_closed_is_not_counted() -> None:
@@ -64,7 +64,7 @@ def test_what_was_taken_or_closed_is_not_counted() -> None:
         stage.congest(number, 300)
     stage.drain(0)
     stage.peers[1][0].close()
-    assert stage.broker.dispatcher.unsent.size_bytes == 300
+    assert stage.broker.dispatcher.limits.unsent.size_bytes == 300
     assert stage.closed() == [1]
 
 

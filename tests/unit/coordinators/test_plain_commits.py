@@ -80,7 +80,7 @@ class Node:
         transport = FakeTransport()
         transport.sent = self.sent
         connection = Connection(self.dispatcher, transport)
-        self.dispatcher.welcome(connection)
+        self.dispatcher.limits.welcome(connection)
         return connection
 
     def receive(self, data: bytes, number: int = 0) -> None:

@@ -188,7 +188,7 @@ class Membership:
 
     def _open(self, then: Callable[[], object], *, at_once: bool) -> None:
         def accept_clients() -> None:
-            if not self._clients.dispatcher.is_stopping:
+            if not self._clients.limits.is_stopping:
                 self._replicas.checkpoints.write_all()
                 self._clients.open()
                 then()

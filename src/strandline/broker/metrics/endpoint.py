@@ -112,7 +112,7 @@ class Endpoint:
 
 def reasons_not_ready(node: ObservedBroker | None) -> list[str]:
     """Why clients should not be sent here now; empty if they may be."""
-    if node is not None and (node.dispatcher.is_stopping or node.has_failed):
+    if node is not None and (node.dispatcher.limits.is_stopping or node.has_failed):
         return ["stopping"]
     if node is None or not node.is_serving:
         return ["starting"]

@@ -46,7 +46,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "kafka_server_kafkaserver_brokerstate",
         "gauge",
         "3 while the node serves, 6 while it stops.",
-        lambda scrape: [("", STOPPING if scrape.node.dispatcher.is_stopping else RUNNING)],
+        lambda scrape: [("", STOPPING if scrape.node.dispatcher.limits.is_stopping else RUNNING)],
         public=True,
     ),
     Metric(

@@ -82,7 +82,7 @@ def _software(scrape: Scrape) -> Iterator[Sample]:
 
 
 def _refusals(scrape: Scrape) -> Iterator[Sample]:
-    return ((label(reason=kind), count) for kind, count in scrape.node.dispatcher.refusals.items())
+    return ((label(reason=kind), count) for kind, count in scrape.node.dispatcher.limits.refusals.items())
 
 
 FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
@@ -174,21 +174,21 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "kafka_network_socketserver_memorypoolused_bytes",
         "gauge",
         "Bytes of requests that are not complete, or wait behind another; the limit is queued.max.request.bytes.",
-        lambda scrape: [("", scrape.node.dispatcher.inbox_bytes)],
+        lambda scrape: [("", scrape.node.dispatcher.limits.inbox_bytes)],
         public=True,
     ),
     Metric(
         "strandline_connections",
         "gauge",
         "Open connections of clients.",
-        lambda scrape: [("", len(scrape.node.dispatcher.connections))],
+        lambda scrape: [("", len(scrape.node.dispatcher.limits.connections))],
         public=True,
     ),
     Metric(
         "strandline_connections_accepted_total",
         "counter",
         "Connections that were taken.",
-        lambda scrape: [("", scrape.node.dispatcher.accepted)],
+        lambda scrape: [("", scrape.node.dispatcher.limits.accepted)],
         public=True,
     ),
     Metric(
@@ -204,7 +204,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "strandline_connections_idle_closed_total",
         "counter",
         "Connections that were closed after connections.max.idle.ms.",
-        lambda scrape: [("", scrape.node.dispatcher.idle_closed)],
+        lambda scrape: [("", scrape.node.dispatcher.limits.idle_closed)],
     ),
     Metric(
         "strandline_connections_by_software",

@@ -84,13 +84,13 @@ class Scrape:
     @cached_property
     def software(self) -> Counter[tuple[str, str]]:
         """Connections by what their clients call themselves."""
-        return Counter(each.software or UNKNOWN_SOFTWARE for each in self.node.dispatcher.connections)
+        return Counter(each.software or UNKNOWN_SOFTWARE for each in self.node.dispatcher.limits.connections)
 
     @cached_property
     def waiting(self) -> Counter[str]:
         """Requests that were started and are not answered yet, by API."""
         waiting: Counter[str] = Counter()
-        for connection in self.node.dispatcher.connections:
+        for connection in self.node.dispatcher.limits.connections:
             for exchange in connection.started or ():
                 if exchange.meter is not None:
                     waiting[exchange.meter.name] += 1

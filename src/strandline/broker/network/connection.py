@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from strandline.broker.network.connection_limits import ConnectionLimits
+from strandline.broker.network.routes import Route
 from strandline.broker.network.transport import Piece, Transport
-
-if TYPE_CHECKING:
-    from strandline.broker.network.dispatch import Dispatcher
+from strandline.observability.request_meter import RequestMeter
 
 FRAME_HEADER: Final = Struct(">ihhih")
 """Frame length, API key, version, correlation id, length of the client id."""
@@ -32,6 +32,32 @@ REQUESTS_PER_TURN_MAX: Final = 32
 """Requests of one connection that are started in one turn of the loop."""
 PRODUCES_WAITING_MAX: Final = 256
 """Produces of one connection that may wait for their commit at once."""
+
+
+class RequestStarter(Protocol):
+    """What a connection hands its requests to, and times them by."""
+
+    listener: str
+    routes: dict[int, Route]
+    limits: ConnectionLimits
+    clock_ns: Callable[[], int] | None
+    window_clock_ns: Callable[[], int] | None
+    received_ns: int
+    current: RequestMeter | None
+
+    def start(
+        self,
+        connection: Connection,
+        view: memoryview,
+        api_key: int,
+        version: int,
+        correlation_id: int,
+        client_id_size: int,
+    ) -> None: ...
+
+    def one_software(self, name: str, version: str) -> tuple[str, str] | None: ...
+
+    def call_soon(self, callback: Callable[[], object]) -> None: ...
 
 
 class Exchange:
@@ -99,6 +125,7 @@ class Connection:
         "has_asked",
         "inbox",
         "inbox_at",
+        "limits",
         "needed",
         "number",
         "paused",
@@ -108,8 +135,9 @@ class Connection:
         "used_at",
     )
 
-    def __init__(self, dispatcher: Dispatcher, transport: Transport) -> None:
+    def __init__(self, dispatcher: RequestStarter, transport: Transport) -> None:
         self.dispatcher = dispatcher
+        self.limits = dispatcher.limits
         self.transport = transport
         self.inbox: bytearray | None = None
         self.inbox_at = 0
@@ -135,7 +163,7 @@ class Connection:
 
     def receive(self, view: memoryview) -> None:
         """Bytes from the peer; `view` is not kept."""
-        self.used_at = self.dispatcher.ticks
+        self.used_at = self.limits.ticks
         inbox = self.inbox
         if inbox is None:
             done = self._start_requests(view)
@@ -146,15 +174,15 @@ class Connection:
             if done < len(view) and not self.closed:
                 self.inbox = bytearray(view[done:])
                 self.inbox_at = 0
-                self.dispatcher.deadlines.on_request_begun(self, self.used_at)
-                self.dispatcher.note_inbox(self, len(self.inbox))
+                self.limits.deadlines.on_request_begun(self, self.used_at)
+                self.limits.note_inbox(self, len(self.inbox))
             return
         try:
             inbox += view
         except BufferError:
             # A view of an earlier request is still held, by the traceback of an error that is kept perhaps.
             inbox = self.inbox = inbox + view
-        self.dispatcher.note_inbox(self, len(view))
+        self.limits.note_inbox(self, len(view))
         if len(inbox) - self.inbox_at >= self.needed:
             self._work_off_inbox()
 
@@ -172,14 +200,14 @@ class Connection:
         self.inbox_at += done
         if self.inbox_at == len(inbox):
             self.inbox = None
-            self.dispatcher.deadlines.on_inbox_empty(self)
-            self.dispatcher.note_inbox(self, -len(inbox))
+            self.limits.deadlines.on_inbox_empty(self)
+            self.limits.note_inbox(self, -len(inbox))
             return
-        self.dispatcher.deadlines.on_request_begun(self, self.dispatcher.ticks)
+        self.limits.deadlines.on_request_begun(self, self.limits.ticks)
         if self.inbox_at * 2 > len(inbox):
             # What is dealt with is cut off only when it is the greater part, so that many small requests that wait
             # behind a slow one are not moved again for each.
-            self.dispatcher.note_inbox(self, -self.inbox_at)
+            self.limits.note_inbox(self, -self.inbox_at)
             self.inbox = inbox[self.inbox_at :]
             self.inbox_at = 0
 
@@ -194,8 +222,8 @@ class Connection:
             self.dispatcher.received_ns = clock_ns()
         while end - at >= FRAME_HEADER_SIZE:
             size, api_key, version, correlation_id, client_id_size = FRAME_HEADER.unpack_from(view, at)
-            if size < FRAME_SIZE_MIN or size > self.dispatcher.frame_size_max:
-                self.dispatcher.refuse(self, f"a frame of {size} bytes")
+            if size < FRAME_SIZE_MIN or size > self.limits.frame_size_max:
+                self.limits.refuse(self, f"a frame of {size} bytes")
                 return end
             if end - at - 4 < size:
                 self.needed = size + 4
@@ -218,8 +246,8 @@ class Connection:
         if end - at >= LENGTH.size:
             # A length that cannot be is refused at once, not when more of a frame that is none has come.
             (size,) = LENGTH.unpack_from(view, at)
-            if size < FRAME_SIZE_MIN or size > self.dispatcher.frame_size_max:
-                self.dispatcher.refuse(self, f"a frame of {size} bytes")
+            if size < FRAME_SIZE_MIN or size > self.limits.frame_size_max:
+                self.limits.refuse(self, f"a frame of {size} bytes")
                 return end
         elif end > at:
             self.needed = LENGTH.size
@@ -248,7 +276,7 @@ class Connection:
 
     def go_on(self) -> None:
         """Something that held requests up is over."""
-        if self.paused and not self.closed and not self.dispatcher.is_stopping:
+        if self.paused and not self.closed and not self.limits.is_stopping:
             self.paused = False
             self._work_off_inbox()
             if not self.paused and not self.closed:
@@ -304,7 +332,7 @@ class Connection:
         if not started:
             self.started = None
         if self.transport.is_congested:
-            self.dispatcher.unsent.note(self, self.transport.unsent_bytes)
+            self.limits.unsent.note(self, self.transport.unsent_bytes)
         elif self.paused:
             self.go_on()
 
@@ -321,13 +349,13 @@ class Connection:
 
     def on_congested(self) -> None:
         # The peer took some and not all: who takes bytes, however slowly, is not idle.
-        self.used_at = self.dispatcher.ticks
-        self.dispatcher.unsent.forget(self)
-        self.dispatcher.unsent.note(self, self.transport.unsent_bytes)
+        self.used_at = self.limits.ticks
+        self.limits.unsent.forget(self)
+        self.limits.unsent.note(self, self.transport.unsent_bytes)
 
     def on_drained(self) -> None:
         """The transport has sent everything."""
-        self.dispatcher.unsent.forget(self)
+        self.limits.unsent.forget(self)
         self.go_on()
 
     # The end
@@ -344,7 +372,7 @@ class Connection:
             return
         self.closed = True
         if self.inbox is not None:
-            self.dispatcher.note_inbox(self, -len(self.inbox))
+            self.limits.note_inbox(self, -len(self.inbox))
             self.inbox = None
         for exchange in self.started or ():
             if exchange.answer is not None:
@@ -354,7 +382,7 @@ class Connection:
             if exchange.on_abandoned is not None:
                 exchange.on_abandoned()
         self.started = None
-        self.dispatcher.forget(self)
+        self.limits.forget(self)
 
 
 def release(answer: list[Piece]) -> None:

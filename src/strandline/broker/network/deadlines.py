@@ -13,9 +13,9 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from strandline.broker.network.connection import Connection
+    from strandline.broker.network.limited_connection import LimitedConnection
 
-    Noted = dict[Connection, tuple[int, int]]
+    Noted = dict[LimitedConnection, tuple[int, int]]
     """Since which tick, and how many bytes of a request were there then; in the order of the ticks."""
 
 REQUEST_BYTES_PER_S_MIN: Final = 1024
@@ -29,26 +29,28 @@ class Deadlines:
         self._newcomers: Noted = {}
         self._partial: Noted = {}
 
-    def on_welcome(self, connection: Connection, ticks: int) -> None:
+    def on_welcome(self, connection: LimitedConnection, ticks: int) -> None:
         self._newcomers[connection] = (ticks, 0)
 
-    def on_request_begun(self, connection: Connection, ticks: int) -> None:
+    def on_request_begun(self, connection: LimitedConnection, ticks: int) -> None:
         """The inbox holds the beginning of a request, or requests that wait for an earlier one."""
         self._partial.pop(connection, None)
         self._partial[connection] = (ticks, connection.inbox_size)
 
-    def on_inbox_empty(self, connection: Connection) -> None:
+    def on_inbox_empty(self, connection: LimitedConnection) -> None:
         self._partial.pop(connection, None)
 
-    def on_closed(self, connection: Connection) -> None:
+    def on_closed(self, connection: LimitedConnection) -> None:
         self._newcomers.pop(connection, None)
         self._partial.pop(connection, None)
 
-    def expired(self, ticks: int, starved: Callable[[], Container[Connection]]) -> list[tuple[Connection, str]]:
+    def expired(
+        self, ticks: int, starved: Callable[[], Container[LimitedConnection]]
+    ) -> list[tuple[LimitedConnection, str]]:
         """Who has had its time, and why it is to be hung up on. `starved` are those that we do not read from."""
         return [*self._silent(ticks), *self._stalled(ticks, starved)]
 
-    def _silent(self, ticks: int) -> list[tuple[Connection, str]]:
+    def _silent(self, ticks: int) -> list[tuple[LimitedConnection, str]]:
         if self.first_request_timeout_ms < 0:
             return []
         timeout_s = max(1, self.first_request_timeout_ms // 1000)
@@ -62,7 +64,9 @@ class Deadlines:
             if not each.has_asked and each.inbox_size < timeout_s * REQUEST_BYTES_PER_S_MIN
         ]
 
-    def _stalled(self, ticks: int, starved: Callable[[], Container[Connection]]) -> list[tuple[Connection, str]]:
+    def _stalled(
+        self, ticks: int, starved: Callable[[], Container[LimitedConnection]]
+    ) -> list[tuple[LimitedConnection, str]]:
         if self.partial_request_timeout_ms < 0:
             return []
         timeout_s = max(1, self.partial_request_timeout_ms // 1000)
@@ -81,7 +85,7 @@ class Deadlines:
         return stalled
 
 
-def _older_than(tick: int, noted: Noted) -> list[Connection]:
+def _older_than(tick: int, noted: Noted) -> list[LimitedConnection]:
     """The first ones, up to and with that tick."""
     due = []
     for connection, (since, _) in noted.items():

@@ -1,4 +1,4 @@
-"""From a frame to its handler, and the limits that all connections share.
+"""From a frame to its handler.
 
 The table in `routes` decides what is served and what ApiVersions advertises: one place, so they cannot disagree.
 A request that cannot be read closes its connection and no other; nothing that a peer sends stops the node.
@@ -7,15 +7,13 @@ A request that cannot be read closes its connection and no other; nothing that a
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
 from strandline.broker.network.connection import Connection, Exchange
-from strandline.broker.network.deadlines import Deadlines
+from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route
-from strandline.broker.network.unsent_answers import UnsentAnswers
 from strandline.codec.message import Message, decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
@@ -29,15 +27,6 @@ from strandline.observability.response_errors import count_errors
 API_VERSIONS: Final = 18
 REQUEST_HEADER: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
-REFUSALS_LOGGED_MAX: Final = 10
-"""Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
-FAVOUR_S_MAX: Final = 30
-"""How long one connection may keep all others from reading while requests fill the memory set aside for them."""
-FAVOUR_SILENT_S_MAX: Final = 3
-"""How long it may send nothing meanwhile."""
-CLOSES_PER_TURN_MAX: Final = 100
-"""Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
-
 SOFTWARE_MAX: Final = 256
 SOFTWARE_CHARACTERS_MAX: Final = 100
 """Kinds of client libraries that are told apart, and the length of a name with its version."""
@@ -144,30 +133,8 @@ class Dispatcher:
             for route in routes.values():
                 route.meter = RequestMeter(route.name)
         self.routes = routes
-        self.frame_size_max = frame_size_max
-        self.inbox_bytes_max = inbox_bytes_max
-        self.inbox_bytes = 0
-        self.connections: dict[Connection, None] = {}
-        """In the order in which they came: what is done to all of them is done in the same order in every run."""
-        self.connections_by_host: dict[str, int] = {}
-        self.deadlines = Deadlines()
-        self.unsent = UnsentAnswers(self._shed, self.call_soon)
-        self.accepted = 0
-        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
-        """Connections that were hung up on, by the kind of reason."""
-        self.idle_closed = 0
+        self.limits = ConnectionLimits(self.call_soon, frame_size_max=frame_size_max, inbox_bytes_max=inbox_bytes_max)
         self._software: dict[tuple[str, str], tuple[str, str]] = {}
-        self.ticks = 0
-        """Seconds since the start, roughly: cheap enough to be noted with every receive."""
-        self.is_stopping = False
-        """Then what was started is finished, and nothing is begun any more."""
-        self._starved: deque[Connection] = deque()
-        self._favoured: Connection | None = None
-        self._favoured_at = 0
-        self._logged_at = self._logged = self._unlogged = 0
-        self._is_high = False
-        self.on_pressure: Callable[[bool], None] = lambda is_high: None
-        """Told when requests fill more memory than was set aside for them, and when they no longer do."""
 
     def start(
         self,
@@ -181,7 +148,7 @@ class Dispatcher:
         """Start one request; `view` begins with the client id and is good only until this returns."""
         route = self.routes.get(api_key)
         if route is None:
-            self.refuse(connection, f"unknown API key {api_key}")
+            self.limits.refuse(connection, f"unknown API key {api_key}")
             return
         try:
             if not route.version_min <= version <= route.version_max:
@@ -202,7 +169,7 @@ class Dispatcher:
                 self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
         except (PeerError, IndexError) as error:
             # IndexError: a header that ends within its tagged fields.
-            self.refuse(connection, f"{route.name} {version}: {error}")
+            self.limits.refuse(connection, f"{route.name} {version}: {error}")
         except Exception:
             # We are wrong, but one connection is what it may cost.
             facts = fields(api=route.name, version=version, host=connection.transport.peer_host)
@@ -244,13 +211,13 @@ class Dispatcher:
         """What only the active controller can answer has come to another one."""
         answer = refusal(request, context.api_version, ErrorCode.NOT_CONTROLLER)
         if answer is None:
-            self.refuse(context.connection, f"{context.route.name} is for the active controller")
+            self.limits.refuse(context.connection, f"{context.route.name} is for the active controller")
         else:
             context.reply(answer)
 
     def _refuse_version(self, connection: Connection, route: Route, version: int, correlation_id: int) -> None:
         if route.api_key != API_VERSIONS:
-            self.refuse(connection, f"{route.name} has no version {version}")
+            self.limits.refuse(connection, f"{route.name} has no version {version}")
             return
         # A newer client asks with a version we do not know: it is answered in version 0, with the list, and asks again.
         exchange = connection.begin(correlation_id, flexible_header=False)
@@ -282,124 +249,3 @@ class Dispatcher:
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call on the next turn of the loop."""
         self.node.runtime.call_soon(callback)
-
-    @property
-    def refused(self) -> int:
-        return sum(self.refusals.values())
-
-    def refuse(self, connection: Connection, reason: str, *, kind: str = "protocol") -> None:
-        """Hang up on a peer that does not speak the protocol, or not fast enough."""
-        self.refusals[kind] += 1
-        if self._logged_at != self.ticks:
-            if self._unlogged:
-                log.info("... and closed %d more", self._unlogged)
-            self._logged_at, self._logged, self._unlogged = self.ticks, 0, 0
-        if self._logged < REFUSALS_LOGGED_MAX:
-            self._logged += 1
-            host = connection.transport.peer_host
-            log.info(
-                "closing the connection from %s: %s", host, reason, extra=fields(host=host, reason=reason, kind=kind)
-            )
-        else:
-            self._unlogged += 1
-        connection.close()
-
-    # Memory for requests that are not complete yet
-
-    def note_inbox(self, connection: Connection, change: int) -> None:
-        """An inbox grew or shrank. Beyond the budget only one connection may go on reading, so that it can finish."""
-        self.inbox_bytes += change
-        is_high = self.inbox_bytes > self.inbox_bytes_max
-        if is_high != self._is_high:
-            self._is_high = is_high
-            self.on_pressure(is_high)
-        if change > 0 and is_high:
-            if self._favoured is None or self._favoured.closed:
-                self._favoured = connection
-                self._favoured_at = self.ticks
-            if self._favoured is not connection:
-                connection.transport.pause()
-                self._starved.append(connection)
-        elif change < 0:
-            if self._favoured is connection:
-                self._favoured = None
-            while (
-                self._starved
-                and not self.is_stopping
-                and (self.inbox_bytes <= self.inbox_bytes_max or self._favoured is None)
-            ):
-                waiting = self._starved.popleft()
-                if waiting.closed:
-                    continue
-                if self.inbox_bytes > self.inbox_bytes_max and waiting.inbox is not None:
-                    # Not one that has finished meanwhile: it may stay silent, and everybody would wait for it.
-                    self._favoured = waiting
-                    self._favoured_at = waiting.used_at = self.ticks
-                if waiting.inbox is not None:
-                    # The time that it had to wait is not its own.
-                    self.deadlines.on_request_begun(waiting, self.ticks)
-                if not waiting.paused:
-                    waiting.transport.resume()
-
-    def _shed(self, connection: Connection) -> None:
-        self.refuse(connection, "it does not take its answers, and memory for answers is short", kind="memory")
-
-    # Connections
-
-    def welcome(self, connection: Connection) -> None:
-        host = connection.transport.peer_host
-        connection.used_at = self.ticks
-        self.accepted += 1
-        connection.number = self.accepted
-        self.connections[connection] = None
-        self.deadlines.on_welcome(connection, self.ticks)
-        self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
-
-    def forget(self, connection: Connection) -> None:
-        host = connection.transport.peer_host
-        self.connections.pop(connection, None)
-        self.deadlines.on_closed(connection)
-        self.unsent.forget(connection)
-        left = self.connections_by_host.get(host, 0) - 1
-        if left > 0:
-            self.connections_by_host[host] = left
-        else:
-            self.connections_by_host.pop(host, None)
-
-    def close_idle(self, *, idle_s: float) -> None:
-        """Hang up on whoever was silent for so long.
-
-        A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
-        connection, and it may be long dead.
-        """
-        self._close_some(
-            [
-                (connection, "")
-                for connection in self.connections
-                if self.ticks - connection.used_at > idle_s and (connection.started is None or connection.paused)
-            ]
-        )
-
-    def close_stalled(self) -> None:
-        """Hang up on who never asked anything, and on who does not finish what it began to ask."""
-        self._close_some(self.deadlines.expired(self.ticks, lambda: set(self._starved)))
-        # Beyond the budget everybody waits for one connection to finish its request: it may not take for ever.
-        favoured = self._favoured
-        if favoured is None or favoured.closed:
-            return
-        if (
-            self.ticks - self._favoured_at > FAVOUR_S_MAX
-            or self.ticks - max(self._favoured_at, favoured.used_at) > FAVOUR_SILENT_S_MAX
-        ):
-            self.refuse(favoured, "its request is not complete, and memory for requests is short", kind="memory")
-
-    def _close_some(self, others: list[tuple[Connection, str]]) -> None:
-        """Close a turn's share, and the rest on the next turns; a reason that is given is logged."""
-        for connection, reason in others[:CLOSES_PER_TURN_MAX]:
-            if reason and not connection.closed:
-                self.refuse(connection, reason, kind="deadline")
-            else:
-                self.idle_closed += 1
-                connection.close()
-        if rest := others[CLOSES_PER_TURN_MAX:]:
-            self.call_soon(lambda: self._close_some(rest))

@@ -40,7 +40,7 @@ class Listener:
             raise InvalidConfig(
                 f"cannot listen on {host}:{port}: {why}; choose another address or port (--listen, or listeners)"
             ) from error
-        self._dispatcher.on_pressure = listening.hold_back
+        self._dispatcher.limits.on_pressure = listening.hold_back
         return listening.host, listening.port
 
     def open(self) -> None:
@@ -57,24 +57,24 @@ class Listener:
 
     def _on_accept(self, transport: Transport) -> Connection | None:
         self.admission.note_creation()
-        dispatcher, host = self._dispatcher, transport.peer_host
-        if self.admission.is_full_for(host, len(dispatcher.connections), dispatcher.connections_by_host.get(host, 0)):
-            dispatcher.refusals["limit"] += 1
+        limits, host = self._dispatcher.limits, transport.peer_host
+        if self.admission.is_full_for(host, len(limits.connections), limits.connections_by_host.get(host, 0)):
+            limits.refusals["limit"] += 1
             self._warn(host)
             return None
-        connection = Connection(dispatcher, transport)
-        dispatcher.welcome(connection)
+        connection = Connection(self._dispatcher, transport)
+        limits.welcome(connection)
         return connection
 
     def _warn(self, host: str) -> None:
-        dispatcher = self._dispatcher
-        if self._warned_at == dispatcher.ticks:
+        limits = self._dispatcher.limits
+        if self._warned_at == limits.ticks:
             # Once in a second is enough: a flood of connections is not to become a flood of lines.
             return
-        self._warned_at = dispatcher.ticks
+        self._warned_at = limits.ticks
         log.warning(
             "%d connections; refusing one of %s: see max.connections, max.connections.per.ip, `ulimit -n`",
-            len(dispatcher.connections),
+            len(limits.connections),
             host,
-            extra=fields(host=host, connections=len(dispatcher.connections)),
+            extra=fields(host=host, connections=len(limits.connections)),
         )

@@ -45,7 +45,8 @@ class SocketServer:
             listener=kind,
         )
         self.dispatcher.is_active = is_active
-        self.dispatcher.deadlines = Deadlines(
+        self.limits = self.dispatcher.limits
+        self.limits.deadlines = Deadlines(
             first_request_timeout_ms=config.connection_first_request_timeout_ms,
             partial_request_timeout_ms=config.connection_partial_request_timeout_ms,
         )
@@ -66,7 +67,7 @@ class SocketServer:
 
     def configure(self, config: BrokerConfig) -> None:
         """Obey settings that changed."""
-        admission, deadlines = self.listener.admission, self.dispatcher.deadlines
+        admission, deadlines = self.listener.admission, self.limits.deadlines
         admission.connections_room = _connections_room(config)
         admission.connections_max = config.max_connections
         admission.connections_per_host_max = config.max_connections_per_ip
@@ -91,30 +92,30 @@ class SocketServer:
     def open(self) -> None:
         if self.bound is not None and not self._is_open:
             self._is_open = True
-            self.dispatcher.ticks = 0
+            self.limits.ticks = 0
             self.listener.open()
 
     def tick(self, *, idle_s: float) -> None:
         """Close connections that are idle, or that do not finish a request; called every second."""
-        dispatcher = self.dispatcher
-        dispatcher.ticks += 1
-        dispatcher.close_stalled()
-        if idle_s >= 0 and dispatcher.ticks % max(1, min(IDLE_SWEEP_TICKS, int(idle_s / 2))) == 0:
-            dispatcher.close_idle(idle_s=idle_s)
+        limits = self.limits
+        limits.ticks += 1
+        limits.close_stalled()
+        if idle_s >= 0 and limits.ticks % max(1, min(IDLE_SWEEP_TICKS, int(idle_s / 2))) == 0:
+            limits.close_idle(idle_s=idle_s)
 
     def close(self) -> None:
         """Accept no connection and start no request any more; requests that were started are finished."""
         self.listener.close()
-        self.dispatcher.is_stopping = True
-        for connection in list(self.dispatcher.connections):
+        self.limits.is_stopping = True
+        for connection in list(self.limits.connections):
             connection.transport.pause()
 
     @property
     def is_congested(self) -> bool:
-        return any(connection.transport.is_congested for connection in self.dispatcher.connections)
+        return any(connection.transport.is_congested for connection in self.limits.connections)
 
     def hang_up(self) -> None:
-        for connection in list(self.dispatcher.connections):
+        for connection in list(self.limits.connections):
             connection.close()
 
 

@@ -12,24 +12,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from strandline.broker.network.connection import Connection
+    from strandline.broker.network.limited_connection import LimitedConnection
 
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class UnsentAnswers:
     def __init__(
-        self, close: Callable[[Connection], object], call_soon: Callable[[Callable[[], object]], object]
+        self, close: Callable[[LimitedConnection], object], call_soon: Callable[[Callable[[], object]], object]
     ) -> None:
         self.bytes_max = UNSENT_BYTES_MAX
         self.size_bytes = 0
         self._close = close
         self._call_soon = call_soon
         self._is_due = False
-        self._sizes: dict[Connection, int] = {}
+        self._sizes: dict[LimitedConnection, int] = {}
         """The connection that took nothing for the longest time comes first."""
 
-    def note(self, connection: Connection, size_bytes: int) -> None:
+    def note(self, connection: LimitedConnection, size_bytes: int) -> None:
         """Count what a connection holds now; it keeps its place."""
         self.size_bytes += size_bytes - self._sizes.get(connection, 0)
         self._sizes[connection] = size_bytes
@@ -38,7 +38,7 @@ class UnsentAnswers:
             self._is_due = True
             self._call_soon(self._make_room)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: LimitedConnection) -> None:
         """The connection took everything, or it is closed."""
         self.size_bytes -= self._sizes.pop(connection, 0)
 
