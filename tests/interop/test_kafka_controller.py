@@ -14,7 +14,7 @@ from bench.brokers import start_kafka
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 
 from strandline.broker.kraft.controller_channel import ControllerChannel
-from strandline.broker.kraft.lifecycle import BrokerState, Identity, Lifecycle, Timing
+from strandline.broker.kraft.lifecycle import Identity, Lifecycle, LifecycleState, Timing
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
 from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.broker.network.routes import CONTROLLER, routes
@@ -173,7 +173,7 @@ def test_a_broker_of_ours_comes_and_goes(kafka: Conversation) -> None:
         broker.be_ready()
 
     kafka.wait(begin)
-    assert broker.state is BrokerState.RUNNING
+    assert broker.state is LifecycleState.RUNNING
     assert broker.broker_epoch > 0
 
     ids = ProducerIds(producer_id_blocks(kafka.channel, broker_id=7, broker_epoch=lambda: broker.broker_epoch))
@@ -194,4 +194,4 @@ def test_a_broker_of_ours_comes_and_goes(kafka: Conversation) -> None:
         assert words in kafka.wait(refused)
 
     kafka.wait(lambda then: broker.begin_shutdown(lambda: then(None)))
-    assert broker.state is BrokerState.STOPPED
+    assert broker.state is LifecycleState.STOPPED

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from strandline.broker.dynamic_config import DynamicConfig
     from strandline.broker.kraft.controller_channel import ControllerChannel
     from strandline.broker.maintenance.log_cleaner import LogCleaner
-    from strandline.broker.maintenance.retention import Retention
+    from strandline.broker.maintenance.retention import LogRetention
     from strandline.broker.maintenance.scrubber import Scrubber
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.broker.metrics.telemetry import Telemetry
     from strandline.handlers.support.context import BrokerServices
 
@@ -27,7 +27,7 @@ class LateParts:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: LogStorage,
         services: BrokerServices,
         controller: ControllerChannel,
         dynamic_config: DynamicConfig,
@@ -74,10 +74,10 @@ class LateParts:
 
         return LagSampler(self._environment, self._storage.replicas.partition, self.groups)
 
-    def _make_retention(self) -> Retention:
-        from strandline.broker.maintenance.retention import Retention
+    def _make_retention(self) -> LogRetention:
+        from strandline.broker.maintenance.retention import LogRetention
 
-        return Retention(self._storage)
+        return LogRetention(self._storage)
 
     def _make_cleaner(self) -> LogCleaner:
         from strandline.broker.maintenance.log_cleaner import LogCleaner

@@ -19,7 +19,7 @@ from strandline.broker.kraft.metadata_quorum import Done, MetadataQuorum, Quorum
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
 from strandline.broker.late_parts import LateParts
 from strandline.broker.lazy import Lazy
-from strandline.broker.maintenance.storage import Storage
+from strandline.broker.maintenance.storage import LogStorage
 from strandline.broker.metrics.watchdog import Watchdog
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.descriptors import descriptors_max, share_out
@@ -149,7 +149,7 @@ class Node:
         self.checkpoints = self.replicas.checkpoints
         self.topics = self.replicas.topics
         self.partition = self.replicas.partition
-        self.storage = Storage(environment, self.directory, self.flusher, self.replicas, self.checkpoints, workers)
+        self.storage = LogStorage(environment, self.directory, self.flusher, self.replicas, self.checkpoints, workers)
         self.late = LateParts(
             self.storage, self, self.controller_channel, self.dynamic_config, broker_epoch=self._broker_epoch
         )

@@ -16,7 +16,7 @@ from strandline.broker.kraft.metadata_snapshots import write_bootstrap
 from strandline.broker.network.admission import Admission
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.dispatch import Dispatcher
-from strandline.broker.network.listener import Listener
+from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import CONTROLLER, routes
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.errors import ErrorCode, RequestError, StrandlineError
@@ -83,7 +83,7 @@ class Member:
             inbox_bytes_max=1 << 30,
             listener=CONTROLLER,
         )
-        listener = Listener(network, runtime, self._dispatcher, Admission(connections_max=1000))
+        listener = SocketListener(network, runtime, self._dispatcher, Admission(connections_max=1000))
         listener.bind(self.name, PORT)
         listener.open()
         metadata.start()

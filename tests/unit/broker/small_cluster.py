@@ -23,7 +23,7 @@ from strandline.broker.network.admission import Admission
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.forwarding import Forwarding
-from strandline.broker.network.listener import Listener
+from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message
 from strandline.config.node_config import BrokerConfig
@@ -139,8 +139,8 @@ class Member:
         dispatcher.is_active = lambda: self.metadata.is_leader
         return dispatcher
 
-    def _listen(self, dispatcher: Dispatcher, port: int) -> Listener:
-        listener = Listener(self.network, self.runtime, dispatcher, Admission(connections_max=1000))
+    def _listen(self, dispatcher: Dispatcher, port: int) -> SocketListener:
+        listener = SocketListener(self.network, self.runtime, dispatcher, Admission(connections_max=1000))
         listener.bind(self.host_name, port)
         listener.open()
         return listener

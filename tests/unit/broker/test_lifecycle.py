@@ -9,7 +9,7 @@ import pytest
 from tests.unit.broker.small_cluster import CLIENT_PORT, CLUSTER_ID, CONTROLLER_PORT, Member, SmallCluster
 
 from strandline.broker.kraft.controller_registration import ControllerRegistration, registration_request
-from strandline.broker.kraft.lifecycle import BrokerState, Identity, Lifecycle, Timing
+from strandline.broker.kraft.lifecycle import Identity, Lifecycle, LifecycleState, Timing
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -48,13 +48,13 @@ def test_a_broker_is_unfenced_once_it_has_read_its_registration_and_is_ready() -
     member.lifecycle.start()
     cluster.run(3)
     assert told == ["registered True"]
-    assert member.lifecycle.state is BrokerState.FENCED
+    assert member.lifecycle.state is LifecycleState.FENCED
     assert member.lifecycle.is_fenced
     assert cluster[1].image.brokers[2].registration.fenced, "it was not ready"
     member.lifecycle.be_ready()
     cluster.run(1)
     assert told == ["registered True", "running"]
-    assert member.lifecycle.state is BrokerState.RUNNING
+    assert member.lifecycle.state is LifecycleState.RUNNING
     assert not member.lifecycle.is_fenced
     assert not cluster[3].image.brokers[2].registration.fenced
     assert cluster[3].image.brokers[2].epoch == member.lifecycle.broker_epoch
@@ -65,10 +65,10 @@ def test_registration_waits_for_a_controller() -> None:
     cluster[2].lifecycle.start()
     cluster[2].lifecycle.be_ready()
     cluster.run(20)
-    assert cluster[2].lifecycle.state is BrokerState.STARTING
+    assert cluster[2].lifecycle.state is LifecycleState.STARTING
     cluster.elect(3)
     cluster.run(3)
-    assert cluster[2].lifecycle.state is BrokerState.RUNNING
+    assert cluster[2].lifecycle.state is LifecycleState.RUNNING
 
 
 def test_a_broker_gives_up_after_its_registration_timeout(caplog: pytest.LogCaptureFixture) -> None:
@@ -142,11 +142,11 @@ def test_another_process_with_the_same_id_is_refused_while_this_one_lives(caplog
     twin.on_refused = refused.append
     twin.start()
     cluster.run(10)
-    assert twin.state is BrokerState.STARTING
+    assert twin.state is LifecycleState.STARTING
     assert "another process is registered as broker 2 and lives" in caplog.text
     cluster.run(20)
     assert len(refused) == 1
-    assert cluster[2].lifecycle.state is BrokerState.RUNNING
+    assert cluster[2].lifecycle.state is LifecycleState.RUNNING
 
 
 def test_after_a_crash_the_next_life_is_taken_when_the_session_of_the_last_is_over() -> None:
@@ -158,9 +158,9 @@ def test_after_a_crash_the_next_life_is_taken_when_the_session_of_the_last_is_ov
     life.start()
     life.be_ready()
     cluster.run(3)
-    assert life.state is BrokerState.STARTING
+    assert life.state is LifecycleState.STARTING
     cluster.run(12)
-    assert life.state is BrokerState.RUNNING
+    assert life.state is LifecycleState.RUNNING
     assert life.broker_epoch > first_epoch
 
 
@@ -170,7 +170,7 @@ def test_a_registration_that_is_void_is_made_anew(caplog: pytest.LogCaptureFixtu
     former = cluster[3].lifecycle.broker_epoch
     assert cluster.ask(UnregisterBrokerRequest(broker_id=3), 0, node_id=1).error_code == 0
     cluster.run(10)
-    assert cluster[3].lifecycle.state is BrokerState.RUNNING
+    assert cluster[3].lifecycle.state is LifecycleState.RUNNING
     assert cluster[3].lifecycle.broker_epoch > former
     assert "no longer knows broker 3" in caplog.text
 
@@ -206,7 +206,7 @@ def test_leaderships_are_elsewhere_before_a_broker_goes() -> None:
     for member in (cluster[1], cluster[3]):
         assert all(partition.leader in (1, 3) for partition in member.image.topics["a"].partitions)
     cluster.run(5)
-    assert cluster[2].lifecycle.state is BrokerState.STOPPED
+    assert cluster[2].lifecycle.state is LifecycleState.STOPPED
     assert len(done) == 1
     assert cluster[1].image.brokers[2].registration.fenced
 
@@ -229,7 +229,7 @@ def test_a_broker_that_never_was_unfenced_leads_nothing_and_goes_at_once() -> No
     member = cluster[2]
     member.lifecycle.start()
     cluster.run(3)
-    assert member.lifecycle.state is BrokerState.FENCED
+    assert member.lifecycle.state is LifecycleState.FENCED
     cluster.elect(None)
     done: list[int] = []
     member.lifecycle.begin_shutdown(lambda: done.append(1))

@@ -14,8 +14,8 @@ from tests.unit.broker.test_replicas import World
 from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.maintenance.retention import SOON_S, Retention
-from strandline.broker.maintenance.storage import Storage
+from strandline.broker.maintenance.retention import SOON_S, LogRetention
+from strandline.broker.maintenance.storage import LogStorage
 from strandline.codec.columns import decode_batch
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -55,7 +55,7 @@ class Stage:
         self.runtime = self.world.runtime
         self.world.metadata.log = open_log(metadata or path.with_name("metadata"), disk=disk)
         workers: Any = None
-        storage = Storage(
+        storage = LogStorage(
             self.world.environment,
             self.world.directory,
             self.world.flusher,
@@ -63,7 +63,7 @@ class Stage:
             self.world.replicas.checkpoints,
             workers,
         )
-        self.retention = Retention(storage)
+        self.retention = LogRetention(storage)
         self.world.replicas.on_configured = self.retention.look_soon
 
     def create(self, *, partitions: int = 1, **settings: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.network.disconnects import Hangups
+from strandline.broker.network.disconnects import Disconnects
 from strandline.broker.network.socket_transport import COPY_BYTES_MAX, ReceiveBuffer, SocketTransport
 from strandline.log.disk import RealDisk
 from strandline.log.segment.log_slice import LogSlice
@@ -105,7 +105,7 @@ class Wire:
         accepted: Any = self.socket
         self.told = Told()
         buffer = ReceiveBuffer(memoryview(bytearray(KIB)))
-        self.transport = SocketTransport(self.loop, self.runtime, accepted, buffer, Hangups(self.loop), "peer")
+        self.transport = SocketTransport(self.loop, self.runtime, accepted, buffer, Disconnects(self.loop), "peer")
         self.transport.attach(self.told)
         self.segment = HeldSegment(path, rng)
 

@@ -84,7 +84,7 @@ class Shard(Protocol):
 ShardT = TypeVar("ShardT", bound=Shard)
 
 
-class HostedShard(Generic[ShardT]):
+class CoordinatorContext(Generic[ShardT]):
     """One shard with everything it waits for: appends under way, replies held for them, timers, parked requests."""
 
     def __init__(

@@ -1,11 +1,11 @@
-"""The shards of an internal topic that this node hosts, of groups or transactions: found, loaded, asked, let go."""
+"""Finds, loads and closes the shards of an internal topic, of groups or of transactions, and hands them requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Generic, Protocol
 
-from strandline.broker.coordinating.coordinator_context import HostedShard, ShardT, waiting_of
+from strandline.broker.coordinating.coordinator_context import CoordinatorContext, ShardT, waiting_of
 from strandline.broker.environment import Environment
 from strandline.errors import ErrorCode
 from strandline.partition.partition import Partition
@@ -35,22 +35,24 @@ def leads(environment: Environment, partition: Partition | None) -> bool:
     return image is not None and image.leader == environment.node_id and image.leader_epoch == partition.leader_epoch
 
 
-class HostedShards(Generic[ShardT]):
+class CoordinatorRuntime(Generic[ShardT]):
+    """The shards of one internal topic that this broker coordinates."""
+
     _topic: CoordinatorTopic
 
     def __init__(self) -> None:
-        self._hosted: dict[int, HostedShard[ShardT]] = {}
+        self._hosted: dict[int, CoordinatorContext[ShardT]] = {}
         self._closed = False
 
     def partition_index(self, key: str) -> int:
         """The partition whose leader coordinates the group or the transactional id, as FindCoordinator tells."""
         raise NotImplementedError
 
-    def _host(self, index: int) -> HostedShard[ShardT] | None:
+    def _host(self, index: int) -> CoordinatorContext[ShardT] | None:
         """Begin to load a shard, if this node leads its partition."""
         raise NotImplementedError
 
-    def _found(self, index: int) -> HostedShard[ShardT] | None:
+    def _found(self, index: int) -> CoordinatorContext[ShardT] | None:
         return self._hosted.get(index) or (None if self._closed else self._host(index))
 
     def submit(self, key: str, event: Any) -> None:
@@ -72,7 +74,7 @@ class HostedShards(Generic[ShardT]):
         else:
             hosted.submit(event)
 
-    def hosted_shard(self, key: str) -> HostedShard[ShardT] | None:
+    def hosted_shard(self, key: str) -> CoordinatorContext[ShardT] | None:
         """The shard of the key, if it is hosted here; it may be loading still."""
         return self._hosted.get(self.partition_index(key))
 

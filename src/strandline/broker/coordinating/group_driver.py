@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from strandline.broker.coordinating.coordinator_context import HostedShard, InternalPartition, OnCommitted
-from strandline.broker.coordinating.coordinator_runtime import HostedShards, leads
+from strandline.broker.coordinating.coordinator_context import CoordinatorContext, InternalPartition, OnCommitted
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, leads
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.broker.environment import Environment
@@ -98,7 +98,7 @@ class OffsetsTopic(Protocol):
         """Have the topic created if it does not exist; returns at once."""
 
 
-class GroupDriver(HostedShards[GroupShard]):
+class GroupDriver(CoordinatorRuntime[GroupShard]):
     _topic: OffsetsTopic
 
     def __init__(
@@ -177,7 +177,7 @@ class GroupDriver(HostedShards[GroupShard]):
         else:
             hosted.append_marker(ended, append, on_committed)
 
-    def _host(self, index: int) -> HostedShard[GroupShard] | None:
+    def _host(self, index: int) -> CoordinatorContext[GroupShard] | None:
         partition = self._topic.partition(index)
         if partition is None:
             return None
@@ -187,7 +187,7 @@ class GroupDriver(HostedShards[GroupShard]):
             self._hosted.pop(index, None)
             self._group_log.interrupt(shard.groups)
 
-        hosted = HostedShard(
+        hosted = CoordinatorContext(
             f"{CONSUMER_OFFSETS_TOPIC}-{index}",
             self._runtime,
             shard,
@@ -202,7 +202,7 @@ class GroupDriver(HostedShards[GroupShard]):
         return self._hosted.get(index)
 
 
-def _step(hosted: HostedShard[GroupShard], event: TopicDeleted, is_loaded: bool) -> None:
+def _step(hosted: CoordinatorContext[GroupShard], event: TopicDeleted, is_loaded: bool) -> None:
     if is_loaded:
         hosted.step(event)
 

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline.broker.coordinating.coordinator_context import HostedShard, InternalPartition
-from strandline.broker.coordinating.coordinator_runtime import FindPartition, HostedShards, leads
+from strandline.broker.coordinating.coordinator_context import CoordinatorContext, InternalPartition
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, leads
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.broker.environment import Environment
@@ -47,7 +47,7 @@ RELOAD_S: Final = 0.5
 RELOAD_S_MAX: Final = 30.0
 """The same where the load itself fails, again and again."""
 
-Hosted = HostedShard[TransactionShard]
+Hosted = CoordinatorContext[TransactionShard]
 
 
 def transactions_of_node(environment: Environment, services: BrokerServices) -> TransactionDriver:
@@ -112,7 +112,7 @@ class Markers(Protocol):
     def close(self) -> None: ...
 
 
-class TransactionDriver(HostedShards[TransactionShard]):
+class TransactionDriver(CoordinatorRuntime[TransactionShard]):
     _topic: TransactionTopic
     verification: TransactionVerification
 
@@ -241,7 +241,7 @@ class TransactionDriver(HostedShards[TransactionShard]):
             else:
                 self._allocate(hosted, effect)
 
-        hosted = HostedShard(
+        hosted = CoordinatorContext(
             f"{TRANSACTION_STATE_TOPIC}-{index}",
             self._runtime,
             TransactionShard(self._config, coordinator_epoch=partition.leader_epoch),

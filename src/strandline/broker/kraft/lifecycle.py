@@ -50,7 +50,7 @@ HURRY_S: Final = 0.1
 """Between heartbeats while something is waited for: to be unfenced, to be let go."""
 
 
-class BrokerState(Enum):
+class LifecycleState(Enum):
     STARTING = auto()
     FENCED = auto()
     RUNNING = auto()
@@ -122,7 +122,7 @@ class Lifecycle:
         self._has_company = has_company
         self._confirmed_at = confirmed_at
         self._is_late = is_late
-        self.state = BrokerState.STARTING
+        self.state = LifecycleState.STARTING
         self.broker_epoch = -1
         """Of the registration in force; -1 before the first. Goes into AlterPartition, replica Fetch and so on."""
         self.on_running: Callable[[], object] = lambda: None
@@ -167,28 +167,28 @@ class Lifecycle:
         self._is_ready = self._has_run = True
         self._is_fenced = False
         self._heard_at = self._runtime.monotonic()
-        self.state = BrokerState.RUNNING
+        self.state = LifecycleState.RUNNING
         self._act_now()
 
     def be_ready(self) -> None:
         """Clients and followers can be served: ask to be unfenced."""
         self._is_ready = True
-        if self.state is BrokerState.FENCED:
+        if self.state is LifecycleState.FENCED:
             self._act_now()
 
     def on_metadata(self) -> None:
         """More of the metadata log was applied."""
-        if self.state is BrokerState.FENCED and self._is_ready and self._metadata_offset() >= self.broker_epoch:
+        if self.state is LifecycleState.FENCED and self._is_ready and self._metadata_offset() >= self.broker_epoch:
             self._act_now()
 
     def begin_shutdown(self, on_done: Callable[[], object]) -> None:
         """Ask the controller to move leaderships away; `on_done`, later, when it has or nobody answered in time."""
         self._on_stopped = on_done
-        if self.state in (BrokerState.STARTING, BrokerState.STOPPED) or self._is_closed or not self._has_run:
+        if self.state in (LifecycleState.STARTING, LifecycleState.STOPPED) or self._is_closed or not self._has_run:
             # One that was never unfenced leads nothing, and need not wait for a controller.
             self._runtime.call_soon(self._stop)
             return
-        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.state = LifecycleState.PENDING_CONTROLLED_SHUTDOWN
         now = self._runtime.monotonic()
         self._look_whether_to_give_up(now, now + self._timing.shutdown_timeout_s)
         self._act_now()
@@ -212,17 +212,17 @@ class Lifecycle:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._is_closed or self.state is BrokerState.STOPPED:
+        if self._is_closed or self.state is LifecycleState.STOPPED:
             return
         self._is_asking = True
-        if self.state is BrokerState.STARTING:
+        if self.state is LifecycleState.STARTING:
             self._register()
         else:
             self._send_heartbeat()
 
     def _act_in(self, delay_s: float) -> None:
         self._is_asking = False
-        if self._is_closed or self.state is BrokerState.STOPPED:
+        if self._is_closed or self.state is LifecycleState.STOPPED:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -268,7 +268,7 @@ class Lifecycle:
         self._heard_at = sent_at
         self._is_fenced = True
         self._has_complained = False
-        self.state = BrokerState.FENCED
+        self.state = LifecycleState.FENCED
         log.info(
             "registered as broker %d with epoch %d",
             self._identity.broker_id,
@@ -316,7 +316,7 @@ class Lifecycle:
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._metadata_offset(),
             want_fence=not self._is_ready,
-            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            want_shut_down=self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline_dirs()),
         )
         self._asked += 1
@@ -357,7 +357,7 @@ class Lifecycle:
         if response.is_fenced != self._is_fenced:
             self._is_fenced = response.is_fenced
             log.info("the controller has %s this broker", "fenced" if response.is_fenced else "unfenced")
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+        if self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
             # An answer to a heartbeat that left before the shutdown says nothing about it.
             if response.should_shut_down and request.want_shut_down:
                 self._stop()
@@ -367,12 +367,12 @@ class Lifecycle:
         self._go_on(request)
 
     def _go_on(self, request: BrokerHeartbeatRequest) -> None:
-        if not self._is_fenced and self.state is BrokerState.FENCED:
-            self.state = BrokerState.RUNNING
+        if not self._is_fenced and self.state is LifecycleState.FENCED:
+            self.state = LifecycleState.RUNNING
             if not self._has_run:
                 self._has_run = True
                 self.on_running()
-        if self.state is BrokerState.RUNNING and not self._is_fenced:
+        if self.state is LifecycleState.RUNNING and not self._is_fenced:
             self._act_in(self._timing.heartbeat_interval_s)
         elif self._is_ready and request.want_fence:
             self._act_in(0.0)
@@ -382,7 +382,7 @@ class Lifecycle:
     def _on_unknown(self, code: int) -> None:
         """The controller knows another registration of this id, or none: what it gave us is void."""
         self._is_fenced = True
-        if self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+        if self.state is LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
             self._stop()
             return
         log.warning(
@@ -391,7 +391,7 @@ class Lifecycle:
             self.broker_epoch,
             _name_of(code),
         )
-        self.state = BrokerState.STARTING
+        self.state = LifecycleState.STARTING
         self._registering_since = self._runtime.monotonic()
         self._act_in(0.0)
 
@@ -399,7 +399,7 @@ class Lifecycle:
 
     def _look_whether_to_give_up(self, since: float, deadline: float) -> None:
         """Where all nodes stop together, the last of them find no controller: they are not to wait for long."""
-        if self.state is not BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+        if self.state is not LifecycleState.PENDING_CONTROLLED_SHUTDOWN:
             return
         now = self._runtime.monotonic()
         timing = self._timing
@@ -411,7 +411,7 @@ class Lifecycle:
             self._runtime.call_later(HURRY_S, self._look_whether_to_give_up, since, deadline)
 
     def _stop(self) -> None:
-        self.state = BrokerState.STOPPED
+        self.state = LifecycleState.STOPPED
         self.close()
         on_done, self._on_stopped = self._on_stopped, None
         if on_done is not None:

@@ -36,6 +36,8 @@ HAND_OVER_LOOK_S: Final = 0.01
 
 
 class Membership:
+    """How a node joins its cluster, follows its metadata, and leaves it."""
+
     def __init__(
         self,
         environment: Environment,

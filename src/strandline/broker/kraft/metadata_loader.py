@@ -40,7 +40,7 @@ Done = Callable[[BaseException | None], object]
 
 @dataclasses.dataclass(slots=True)
 class Write:
-    """A batch of this leader's own on its way; without records, somebody who waits for all before it."""
+    """A pending write of this leader; one without records is a barrier, done when all before it is."""
 
     base_offset: int
     end_offset: int
@@ -50,7 +50,9 @@ class Write:
     timestamp_ms: int = 0
 
 
-class MetadataFold:
+class MetadataLoader:
+    """The image of the cluster, and how far the metadata log is folded into it."""
+
     def __init__(self, log: PartitionLog, runtime: Runtime) -> None:
         self._log = log
         self._runtime = runtime

@@ -28,7 +28,7 @@ from uuid import UUID
 
 from strandline.broker.kraft.idle_records import IdleRecords
 from strandline.broker.kraft.metadata_lateness import MetadataLateness
-from strandline.broker.kraft.metadata_loader import Done, MetadataFold, Write
+from strandline.broker.kraft.metadata_loader import Done, MetadataLoader, Write
 from strandline.broker.kraft.metadata_snapshots import MetadataSnapshots
 from strandline.broker.kraft.quorum_log import QuorumLog
 from strandline.broker.kraft.quorum_peers import Connect, Strangers
@@ -94,7 +94,7 @@ class MetadataQuorum:
         self.log.flush_now()
         self.snapshots = MetadataSnapshots(directory.disk, self.log.directory)
         self.quorum_log = QuorumLog(NAME, self.log, self.snapshots, directory, runtime)
-        self._fold = MetadataFold(self.log, runtime)
+        self._fold = MetadataLoader(self.log, runtime)
         self.bootstrap_records: list[Any] = []
         """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty
         log writes them; nobody folds them before that."""

@@ -23,15 +23,15 @@ SHARE_S_MAX: Final = 0.005
 
 
 @dataclasses.dataclass(slots=True)
-class Loaded:
+class LoadedSnapshot:
     image: ClusterImage
     voters: VotersRecord | None = None
     last_timestamp_ms: int = 0
 
 
-def load_snapshot(snapshots: MetadataSnapshots, snapshot_id: SnapshotId) -> Loaded:
+def load_snapshot(snapshots: MetadataSnapshots, snapshot_id: SnapshotId) -> LoadedSnapshot:
     """The whole snapshot, in one go: for the start of a node."""
-    loaded = Loaded(ClusterImage())
+    loaded = LoadedSnapshot(ClusterImage())
     try:
         for _ in _folding(SnapshotReader(snapshots.read_whole(snapshot_id)), loaded, snapshot_id):
             pass
@@ -40,7 +40,7 @@ def load_snapshot(snapshots: MetadataSnapshots, snapshot_id: SnapshotId) -> Load
     return loaded
 
 
-def _folding(reader: SnapshotReader, loaded: Loaded, snapshot_id: SnapshotId) -> Iterator[None]:
+def _folding(reader: SnapshotReader, loaded: LoadedSnapshot, snapshot_id: SnapshotId) -> Iterator[None]:
     """Fold batch after batch; `loaded` is complete when this ends."""
     for records in reader.batches():
         for record in records:
@@ -58,7 +58,7 @@ class SnapshotInstall:
         self._runtime = runtime
         self._snapshots = snapshots
         self.snapshot_id = snapshot_id
-        self.loaded = Loaded(ClusterImage())
+        self.loaded = LoadedSnapshot(ClusterImage())
         self._partial: PartialSnapshot | None = None
         self._is_abandoned = False
         self._on_done: Callable[[SnapshotInstall, BaseException | None], object]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.kraft.metadata_loader import MetadataFold
+from strandline.broker.kraft.metadata_loader import MetadataLoader
 from strandline.broker.kraft.metadata_snapshots import PartialSnapshot
 from strandline.broker.kraft.quorum_log import QuorumLog
 from strandline.codec.messages.voters_record import VotersRecord
@@ -36,7 +36,7 @@ log = logging.getLogger("strandline.metadata")
 class SnapshotMaker:
     def __init__(
         self,
-        fold: MetadataFold,
+        fold: MetadataLoader,
         quorum_log: QuorumLog,
         runtime: Runtime,
         settings: QuorumSettings,

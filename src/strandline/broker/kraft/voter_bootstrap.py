@@ -28,7 +28,7 @@ FIRST_BATCHES: Final = 32
 
 
 @dataclasses.dataclass(slots=True)
-class VotersKnown:
+class VoterBootstrap:
     voters: VoterSet
     kraft_version: int = 0
     """1 where voters stand in records, with their directories."""
@@ -39,8 +39,8 @@ class VotersKnown:
 
 def voters_known(
     settings: QuorumSettings, log: PartitionLog, snapshots: MetadataSnapshots, in_snapshot: VotersRecord | None
-) -> VotersKnown:
-    known = VotersKnown(VoterSet())
+) -> VoterBootstrap:
+    known = VoterBootstrap(VoterSet())
     in_bootstrap: VotersRecord | None = None
     if snapshots.has_bootstrap:
         reader = SnapshotReader(snapshots.read_whole(BOOTSTRAP))

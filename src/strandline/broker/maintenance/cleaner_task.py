@@ -28,12 +28,12 @@ from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
 
 log = logging.getLogger("strandline.cleaner")
 
 
-class Share(NamedTuple):
+class CleanerShare(NamedTuple):
     """What one of several cleaners may use."""
 
     dedupe_buffer_bytes: int
@@ -52,7 +52,9 @@ OnEnd = Callable[["CleanerTask", Cleaned | None, StrandlineError | None], object
 class CleanerTask:
     """The cleaning of one log, once."""
 
-    def __init__(self, storage: Storage, partition: Partition, what: Cleanable, share: Share, on_end: OnEnd) -> None:
+    def __init__(
+        self, storage: LogStorage, partition: Partition, what: Cleanable, share: CleanerShare, on_end: OnEnd
+    ) -> None:
         self._storage = storage
         self._runtime = storage.environment.runtime
         self._log = partition.log

@@ -25,7 +25,7 @@ from strandline.partition.partition import Partition
 if TYPE_CHECKING:
     from strandline.broker.lazy import Lazy
     from strandline.broker.maintenance.log_cleaner import LogCleaner
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.runtime.runtime import TimerHandle
 
 RETRY_S: Final = 0.2
@@ -90,7 +90,7 @@ class Damage:
 class Corruption:
     """The damaged segments of a broker that are known and not repaired."""
 
-    def __init__(self, storage: Storage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
+    def __init__(self, storage: LogStorage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
         self._storage = storage
         self._cleaner = cleaner
         self._resign = resign

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.maintenance.cleaner_task import CleanerTask, GivenUp, Share
+from strandline.broker.maintenance.cleaner_task import CleanerShare, CleanerTask, GivenUp
 from strandline.broker.maintenance.dirty_times import DirtyTimes
 from strandline.broker.maintenance.manual_compaction import ManualCompactions
 from strandline.broker.maintenance.storage_worker import JobFailed
@@ -30,7 +30,7 @@ from strandline.partition.partition import Partition
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.config.node_config import BrokerConfig
     from strandline.runtime.runtime import TimerHandle
 
@@ -62,7 +62,7 @@ class _State:
 
 
 class LogCleaner:
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: LogStorage) -> None:
         self._storage = storage
         self._environment = storage.environment
         self._runtime = storage.environment.runtime
@@ -227,11 +227,11 @@ class LogCleaner:
         run.begin()
         return True
 
-    def share(self) -> Share:
+    def share(self) -> CleanerShare:
         """What one of the cleaners may use, as it is configured now."""
         config = self._environment.config()
         cleaners = max(1, config.log_cleaner_threads)
-        return Share(
+        return CleanerShare(
             config.log_cleaner_dedupe_buffer_size // cleaners,
             max(1, config.log_cleaner_io_buffer_size // cleaners),
             config.log_cleaner_io_max_bytes_per_second / cleaners,

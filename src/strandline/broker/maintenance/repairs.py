@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from strandline.broker.kraft.controller_channel import ControllerChannel
     from strandline.broker.lazy import Lazy
     from strandline.broker.maintenance.log_cleaner import LogCleaner
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.log.cleaning.job import CleanedGroup
     from strandline.log.log_directory import Files
 
@@ -71,7 +71,7 @@ class SegmentRepair:
 
     def __init__(
         self,
-        storage: Storage,
+        storage: LogStorage,
         cleaner: Lazy[LogCleaner],
         partition: Partition,
         segment: Segment,

@@ -26,7 +26,7 @@ from strandline.partition.trimming import trim
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.runtime.runtime import TimerHandle
 
 FIRST_LOOK_S: Final = 30.0
@@ -44,8 +44,10 @@ Times = list[tuple[Segment, int, int | None]]
 """Segments, their size when they were read, and their newest time; None if they are gone or cannot be read."""
 
 
-class Retention:
-    def __init__(self, storage: Storage) -> None:
+class LogRetention:
+    """The deletion of segments that are past their time, or beyond their size."""
+
+    def __init__(self, storage: LogStorage) -> None:
         self._storage = storage
         self._environment = storage.environment
         self._runtime = storage.environment.runtime

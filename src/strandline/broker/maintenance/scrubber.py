@@ -35,7 +35,7 @@ from strandline.partition.partition import Partition
 if TYPE_CHECKING:
     from strandline.broker.lazy import Lazy
     from strandline.broker.maintenance.log_cleaner import LogCleaner
-    from strandline.broker.maintenance.storage import Storage
+    from strandline.broker.maintenance.storage import LogStorage
     from strandline.runtime.runtime import TimerHandle
 
 FILE_NAME: Final = "scrub-checkpoint"
@@ -61,7 +61,7 @@ class Scrub:
 
 
 class Scrubber:
-    def __init__(self, storage: Storage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
+    def __init__(self, storage: LogStorage, cleaner: Lazy[LogCleaner], resign: Resign) -> None:
         self._storage = storage
         self._environment = storage.environment
         self._runtime = storage.environment.runtime

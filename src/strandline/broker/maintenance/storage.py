@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from strandline.log.log_directory import LogDirectory
 
 
-class Storage(NamedTuple):
+class LogStorage(NamedTuple):
     """The logs of a broker and what writes their files."""
 
     environment: Environment

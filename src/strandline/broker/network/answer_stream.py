@@ -37,7 +37,7 @@ class Asked:
         self.on_answer = on_answer
 
 
-class Owner(Protocol):
+class AnswerOwner(Protocol):
     def on_connected(self, stream: AnswerStream) -> None: ...
 
     def on_answered(self, stream: AnswerStream) -> None:
@@ -50,7 +50,7 @@ class Owner(Protocol):
 class AnswerStream:
     """The receiver of one connection."""
 
-    def __init__(self, owner: Owner, frame_bytes_max: int) -> None:
+    def __init__(self, owner: AnswerOwner, frame_bytes_max: int) -> None:
         self._owner = owner
         self._frame_bytes_max = frame_bytes_max
         self.transport: OutgoingTransport | None = None

@@ -13,16 +13,16 @@ SET_ASIDE: Final = 64
 """For the listener, the loop, the lock, indexes and checkpoints that are open for a moment, and a query or two."""
 
 
-class Share(NamedTuple):
+class DescriptorShare(NamedTuple):
     open_files_max: int
     connections_max: int
 
 
-def share_out(limit: int, *, open_files_max: int) -> Share:
+def share_out(limit: int, *, open_files_max: int) -> DescriptorShare:
     """The files that are wished for, at most half of `limit` descriptors, and connections in the rest."""
     room = max(32, limit - SET_ASIDE)
     files = min(open_files_max, room // 2)
-    return Share(files, room - files)
+    return DescriptorShare(files, room - files)
 
 
 def descriptors_max() -> int:

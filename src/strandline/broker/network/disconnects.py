@@ -19,24 +19,26 @@ from typing import Protocol
 EVENTS_PER_TURN_MAX = 64
 
 
-class Hangable(Protocol):
+class WatchedPeer(Protocol):
+    """A connection whose end is to be noticed."""
+
     def on_hangup(self) -> None: ...
 
     def let_go(self) -> None: ...
 
 
-class Hangups:
-    """Where there is no epoll (macOS), it does nothing, and the idle sweep has the last word."""
+class Disconnects:
+    """The connections of a loop, watched by epoll. Without epoll (macOS) only the idle sweep closes dead ones."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._leaving: deque[Hangable] = deque()
-        self._watched: dict[int, Hangable] = {}
+        self._leaving: deque[WatchedPeer] = deque()
+        self._watched: dict[int, WatchedPeer] = {}
         self._epoll = select.epoll() if hasattr(select, "epoll") else None
         if self._epoll is not None:
             loop.add_reader(self._epoll.fileno(), self._on_events)
 
-    def watch(self, fd: int, peer: Hangable) -> None:
+    def watch(self, fd: int, peer: WatchedPeer) -> None:
         if self._epoll is not None:
             self._watched[fd] = peer
             self._epoll.register(fd, 0)
@@ -53,7 +55,7 @@ class Hangups:
             if peer is not None:
                 peer.on_hangup()
 
-    def leave(self, peer: Hangable) -> None:
+    def leave(self, peer: WatchedPeer) -> None:
         """The peer has said goodbye and nobody reads from it any more: close it, soon."""
         if not self._leaving:
             self._loop.call_soon(self._let_some_go)

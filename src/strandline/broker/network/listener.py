@@ -19,7 +19,7 @@ from strandline.runtime.runtime import Runtime
 log = logging.getLogger("strandline.broker")
 
 
-class Listener:
+class SocketListener:
     def __init__(self, network: Network, runtime: Runtime, dispatcher: Dispatcher, admission: Admission) -> None:
         self._network = network
         self._runtime = runtime

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from strandline.broker.network.disconnects import Hangups
+from strandline.broker.network.disconnects import Disconnects
 from strandline.broker.network.name_lookup import LookUps
 from strandline.broker.network.socket_transport import RECEIVE_BUFFER_BYTES, ReceiveBuffer, SocketTransport
 from strandline.broker.network.transport import Accept, OutgoingReceiver, Piece
@@ -41,7 +41,7 @@ class SocketNetwork:
         self.loop = runtime.loop
         self.runtime = runtime
         self.options = options
-        self.hangups = Hangups(runtime.loop)
+        self.hangups = Disconnects(runtime.loop)
         self._memory = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.outgoing_buffer = ReceiveBuffer(self._memory)
         self.look_ups = LookUps(runtime.loop)

@@ -13,12 +13,11 @@ from strandline.broker.network.admission import Admission, parse_overrides
 from strandline.broker.network.deadlines import Deadlines
 from strandline.broker.network.descriptors import descriptors_max, share_out
 from strandline.broker.network.dispatch import Dispatcher
-from strandline.broker.network.listener import Listener
+from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route, routes
 from strandline.config.cluster_checks import EVERY_INTERFACE
 from strandline.config.listeners import ListenerAddress
-from strandline.config.node_config import BrokerConfig
-from strandline.config.node_config import Listener as ListenerAddress
+from strandline.config.node_config import BrokerConfig, Listener, Listener as ListenerAddress
 from strandline.handlers.support.context import BrokerServices
 
 log = logging.getLogger("strandline.config")
@@ -51,7 +50,7 @@ class SocketServer:
             partial_request_timeout_ms=config.connection_partial_request_timeout_ms,
         )
         self._overrides = config.per_host_overrides()
-        self.listener = Listener(environment.network, runtime, self.dispatcher, _admission(config))
+        self.listener = SocketListener(environment.network, runtime, self.dispatcher, _admission(config))
         self.bound: tuple[str, int] | None = None
         self._is_open = False
 

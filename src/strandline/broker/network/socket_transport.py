@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from strandline.broker.network.connection import release
-from strandline.broker.network.disconnects import Hangups
+from strandline.broker.network.disconnects import Disconnects
 from strandline.broker.network.transport import Piece, Receiver
 from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import Runtime
@@ -75,7 +75,7 @@ class SocketTransport:
         runtime: Runtime,
         accepted: socket.socket,
         buffer: ReceiveBuffer,
-        hangups: Hangups,
+        hangups: Disconnects,
         host: str,
     ) -> None:
         self._loop = loop

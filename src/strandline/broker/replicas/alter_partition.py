@@ -44,7 +44,9 @@ NAMED_MAX: Final = 5
 """Partitions that a line of the log names; a broker that comes or goes changes hundreds in the same way."""
 
 
-class InSyncKeeper:
+class AlterPartitions:
+    """The changes of in-sync sets that this broker, as a leader, proposes to the controller."""
+
     def __init__(
         self,
         runtime: Runtime,

@@ -18,7 +18,7 @@ from strandline.broker.kraft import metadata_quorum
 from strandline.broker.kraft.controller_channel import ControllerChannel
 from strandline.broker.kraft.directory_assignments import DirectoryAssignments
 from strandline.broker.network.channel import Channel
-from strandline.broker.replicas.alter_partition import InSyncKeeper
+from strandline.broker.replicas.alter_partition import AlterPartitions
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.directory_health import DirectoryHealth
 from strandline.broker.replicas.log_recovery import LogRecovery
@@ -125,7 +125,7 @@ class Replicas:
         self.directories = DirectoryAssignments(
             environment, controller, directory_id=directory_id, broker_epoch=broker_epoch
         )
-        self.in_sync = InSyncKeeper(
+        self.in_sync = AlterPartitions(
             environment.runtime,
             lambda: controller,
             node_id=environment.node_id,

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from strandline.handlers.support.services import (
         Cleaner,
         GroupCoordinator,
-        GroupLag,
-        Scrubber,
+        LagObserver,
+        LogScrubbing,
         TelemetryReceiver,
         TransactionCoordinator,
     )
@@ -131,13 +131,13 @@ class BrokerServices(Protocol):
     def transactions(self) -> TransactionCoordinator: ...
 
     @property
-    def lag(self) -> GroupLag: ...
+    def lag(self) -> LagObserver: ...
 
     @property
     def cleaner(self) -> Cleaner: ...
 
     @property
-    def scrubber(self) -> Scrubber: ...
+    def scrubber(self) -> LogScrubbing: ...
 
     @property
     def telemetry(self) -> TelemetryReceiver: ...

@@ -114,7 +114,7 @@ class RecordCounting(Protocol):
     def run(self, search: Part[T], on_done: Callable[[T | None, BaseException | None], object]) -> bool: ...
 
 
-class GroupLag(Protocol):
+class LagObserver(Protocol):
     """How far the groups that this broker coordinates are behind."""
 
     @property
@@ -181,7 +181,7 @@ class DamagedSegment(Protocol):
     found_ms: int
 
 
-class Scrubber(Protocol):
+class LogScrubbing(Protocol):
     """Reads logs through, to find damage."""
 
     def scrub_now(self, partitions: Iterable[Partition], on_done: Callable[[ScrubbedLog], object]) -> None: ...

@@ -12,7 +12,7 @@ from tests.unit.handlers.node_of_one import SlowRuntime
 from tests.unit.log.engine import NOON_MS, UnsyncedDisk, abandon, open_log
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.kraft.metadata_loader import MetadataFold, Write
+from strandline.broker.kraft.metadata_loader import MetadataLoader, Write
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.internal_records import encode_metadata_record
 from strandline.codec.messages.partition_record import PartitionRecord
@@ -29,7 +29,7 @@ class Folding:
     def __init__(self, path: Path, runtime: ManualRuntime | None = None) -> None:
         self.runtime = runtime or ManualRuntime()
         self.log: PartitionLog = open_log(path / "__cluster_metadata-0", disk=UnsyncedDisk())
-        self.fold = MetadataFold(self.log, self.runtime)  # type: ignore[arg-type]  # as much of one as is asked
+        self.fold = MetadataLoader(self.log, self.runtime)  # type: ignore[arg-type]  # as much of one as is asked
         self.applied: list[int] = []
         self.fold.on_applied = self._on_applied
 
