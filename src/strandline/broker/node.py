@@ -373,7 +373,7 @@ class Node:
             wait = waits.popleft()
             if not wait.done:
                 wait.expire()
-        self.replicas.flush_by_time(now)
+        self.replicas.timed_flushes.flush_due(now)
         self.directory.open_files.trim()
         self.checkpoints.write_due(now)
         for server in (self.client_server, self.controller_server):

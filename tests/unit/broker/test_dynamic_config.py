@@ -111,10 +111,10 @@ def test_flush_messages_and_flush_ms_are_obeyed_at_once(tmp_path: Path) -> None:
         assert not node.flusher.is_idle, "two records ask for the disk"
         await change(node, TOPIC, "orders", flush_messages=None, flush_ms="0")
         append(partition)
-        node.replicas.flush_by_time(node.runtime.monotonic())
+        node.replicas.timed_flushes.flush_due(node.runtime.monotonic())
         assert partition.log.unflushed == 0 or not node.flusher.is_idle
         await change(node, TOPIC, "orders", flush_ms=None)
-        assert not node.replicas._flushed_by_time
+        assert not node.replicas.timed_flushes._flushed_at
 
     run(tmp_path, story)
 

@@ -18,8 +18,9 @@ from tests.unit.log.engine import NOON_MS, batch_of, open_log
 from tests.unit.log.faulty_disk import FaultyDisk
 from tests.unit.log.manual_runtime import ManualRuntime
 
-from strandline.broker.replicas import replica_fetchers
-from strandline.broker.replicas.replica_fetchers import FETCH_VERSION, ReplicaFetchers
+from strandline.broker.replicas import leader_fetcher
+from strandline.broker.replicas.leader_fetcher import FETCH_VERSION
+from strandline.broker.replicas.replica_fetchers import ReplicaFetchers
 from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_section
 from strandline.codec.fetch import BEGINS_AGAIN, PartitionData, PartitionFetch, encode_fetch_response, parse_fetch
 from strandline.codec.record_batch import LEADER_FIELDS, PREFIX_SIZE
@@ -171,7 +172,7 @@ def test_a_retry_waits_for_the_flush(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise DiskFailed("no space is left")
 
     with monkeypatch.context() as failing:
-        failing.setattr(replica_fetchers, "learn_high_watermark", fail)
+        failing.setattr(leader_fetcher, "learn_high_watermark", fail)
         world.leader.answer(world.records(2))
     world.turn()
     world.let_time_pass()
@@ -344,7 +345,7 @@ def test_nothing_is_acknowledged_that_is_not_flushed(
         if fails:
             raise DiskFailed("no space is left")
 
-    monkeypatch.setattr(replica_fetchers, "learn_high_watermark", learn)
+    monkeypatch.setattr(leader_fetcher, "learn_high_watermark", learn)
     for _ in range(150):
         fails = rng.random() < 0.2
         world.write_error = OSError("no space is left") if rng.random() < 0.1 else None

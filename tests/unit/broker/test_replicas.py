@@ -162,7 +162,7 @@ def test_flush_ms_flushes_what_waits_that_long(world: World) -> None:
     began = world.runtime.monotonic()
 
     def tick(after_s: float) -> int:
-        world.replicas.flush_by_time(began + after_s)
+        world.replicas.timed_flushes.flush_due(began + after_s)
         world.runtime.settle()
         return partition.log.flushed_offset
 
@@ -180,7 +180,7 @@ def test_without_flush_ms_only_the_kernel_decides(world: World) -> None:
     world.create("orders", 1, flush_mode="async")
     partition = world.partition("orders")
     partition.append(memoryview(batch_of([b"v"])), NOON_MS)
-    world.replicas.flush_by_time(world.runtime.monotonic() + 10**9)
+    world.replicas.timed_flushes.flush_due(world.runtime.monotonic() + 10**9)
     world.runtime.settle()
     assert partition.log.flushed_offset == 0
 

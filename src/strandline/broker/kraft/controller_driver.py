@@ -1,6 +1,6 @@
 """Drives the controller of a node while it is the active one: time, steps that go on, and what people should know.
 
-Wiring (`broker/node.py`):
+Wiring (`broker/kraft/membership`):
 
     driver = ControllerDriver(runtime, controller, metadata.write)
     metadata.on_leading = lambda epoch: driver.begin(metadata.image, heard_leader=metadata.raft.heard_leader(now))

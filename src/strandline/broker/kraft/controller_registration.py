@@ -2,7 +2,7 @@
 
 It does so once in each life, and again whenever the metadata shows that nobody remembers. Nothing waits for it.
 
-Wiring (`broker/node.py`), on a node with the controller role:
+Wiring (`broker/kraft/membership`), on a node with the controller role:
 
     registration = ControllerRegistration(runtime, controller_channel, request, known=...)
     registration.start()            as soon as the controller can be asked

@@ -8,7 +8,7 @@ A registration has an epoch, and whatever an older one asks for is refused. The 
 incarnation id, so a lost answer does no harm; another process with this id is refused while this one is heard of
 (DUPLICATE_BROKER_REGISTRATION), and so is this one after a crash, until the session of its former life is over.
 
-Wiring (`broker/node.py`):
+Wiring (`broker/kraft/membership`):
 
     lifecycle = Lifecycle(runtime, controller_channel_of_its_own, Identity(...), timing=Timing.of(config),
                           metadata_offset=lambda: metadata.image.applied_offset, offline_dirs=...)

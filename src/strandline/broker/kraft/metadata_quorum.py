@@ -1,22 +1,12 @@
 """`__cluster_metadata-0` on this node: drives the Raft core, and folds what is committed into the image.
 
-Records are appended as one batch, flushed here and by a majority, folded into the image, and then whoever asked is
-told. So nothing is answered, and no producer id leaves, that a crash or another leader could take back. A quorum of one
-is the same with nobody else to wait for.
+Records are appended as one batch, flushed here and by a majority, and folded into the image; then the writer is called
+back. So nothing is answered, and no producer id leaves, that a crash or another leader could take back. A quorum of one
+does the same, and waits for no other member.
 
-Wiring (`broker/node.py`):
-
-    metadata = MetadataQuorum(directory, runtime, flusher, settings=QuorumSettings(...), connect=channel_factory)
-    metadata.on_leading = ...            the controller is activated with `metadata.image`; it may write from now on
-    metadata.on_not_leading = ...        the controller forgets what it decided
-    metadata.on_applied = replicas.on_metadata
-    metadata.on_image_replaced = ...     a snapshot was loaded: everything made from the image is made anew
-    metadata.on_caught_up = ...          for the first time all that is known to be committed is folded
-    metadata.on_stop = ...               this node must not go on, and why
-    metadata.start()                     a quorum of one leads when this returns; others begin to ask around
-
-`connect(host, port)` gives a `Channel` to a controller listener. A quorum of one needs none. The handlers of the
-quorum's own requests (52, 53, 54, 55, 59, and Fetch on the controller listener) ask this class.
+`connect(host, port)` gives a `Channel` to a controller listener; a quorum of one needs none. `kraft/membership` wires
+all of this. The handlers of the quorum's own requests (52, 53, 54, 55, 59, and Fetch on the controller listener) ask
+this class.
 """
 
 from __future__ import annotations

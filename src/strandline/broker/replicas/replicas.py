@@ -20,16 +20,17 @@ from strandline.broker.kraft.directory_assignments import DirectoryAssignments
 from strandline.broker.network.channel import Channel
 from strandline.broker.replicas.alter_partition import AlterPartitions
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
+from strandline.broker.replicas.departed import Departed
 from strandline.broker.replicas.directory_health import DirectoryHealth
 from strandline.broker.replicas.log_recovery import LogRecovery
 from strandline.broker.replicas.replica_fetchers import ReplicaFetchers
 from strandline.broker.replicas.replica_logs import ReplicaLogs
+from strandline.broker.replicas.timed_flushes import TimedFlushes
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
-from strandline.config.settings import LONG_MAX
 from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
@@ -57,19 +58,6 @@ PARTITIONS_PER_STEP: Final = 500
 """Partitions that get their new settings before the clock is looked at again."""
 
 
-class Departed:
-    """What deleted partitions had counted: a total that went down would be taken for a restart."""
-
-    def __init__(self) -> None:
-        self.batches_in = self.bytes_in = self.bytes_out = self.records_in = 0
-
-    def add(self, partition: Partition) -> None:
-        self.batches_in += partition.batches_in
-        self.bytes_in += partition.bytes_in
-        self.bytes_out += partition.bytes_out
-        self.records_in += partition.records_in
-
-
 class Replicas:
     def __init__(
         self,
@@ -87,7 +75,6 @@ class Replicas:
     ) -> None:
         self._environment = environment
         self._directory = directory
-        self._flusher = flusher
         self._metadata = metadata
         self._dynamic_config = dynamic_config
         self.topics: dict[str | bytes, list[Partition | None]] = {}
@@ -111,7 +98,7 @@ class Replicas:
         """Told that many partitions were opened since it was last told: Python's collector need not walk them."""
         self._opened = 0
         self._names: dict[bytes, str] = {}
-        self._flushed_by_time: dict[Partition, float] = {}
+        self.timed_flushes = TimedFlushes(environment.runtime, flusher)
         self.work_s_max = WORK_S_MAX
         self._work: deque[Callable[[], object]] = deque()
         self._is_working = False
@@ -302,14 +289,8 @@ class Replicas:
         for partition in self.topics.get(name, ())[first : first + PARTITIONS_PER_STEP]:
             if partition is not None and partition.topic_id == topic.id:
                 partition.reconfigure(config)
-                self._note_flush_by_time(partition)
+                self.timed_flushes.note(partition)
                 self.on_configured(partition)
-
-    def _note_flush_by_time(self, partition: Partition) -> None:
-        if partition.config.flush_ms < LONG_MAX:
-            self._flushed_by_time.setdefault(partition, self._environment.runtime.monotonic())
-        else:
-            self._flushed_by_time.pop(partition, None)
 
     def _maybe_work_off(self) -> None:
         if not self._is_working:
@@ -383,7 +364,7 @@ class Replicas:
         opened.verifies_transactions = self._verifies_transactions
         opened.log.on_write_failed = self.health.on_write_failed
         opened.log.on_damaged = partial(self.on_damaged, opened)
-        self._note_flush_by_time(opened)
+        self.timed_flushes.note(opened)
         self._opened += 1
         return opened
 
@@ -489,7 +470,7 @@ class Replicas:
     def _end(self, where: TopicPartition, partition: Partition, error_code: int) -> None:
         was_led = partition.is_leader
         partition.is_leader = False
-        self._flushed_by_time.pop(partition, None)
+        self.timed_flushes.forget(partition)
         self.in_sync.forget(partition)
         self.fetchers.unfollow(partition)
         self._logs.delete(where, partition)
@@ -498,13 +479,6 @@ class Replicas:
             self.on_unled(partition)
 
     # From time to time
-
-    def flush_by_time(self, now: float) -> None:
-        for partition, flushed_at in self._flushed_by_time.items():
-            if (now - flushed_at) * 1000 >= partition.config.flush_ms:
-                self._flushed_by_time[partition] = now
-                if partition.log.unflushed:
-                    self._flusher.flush(partition.log)
 
     def expire_producers(self) -> None:
         before_ms = self._environment.runtime.now_ms() - self._environment.config().producer_id_expiration_ms
