@@ -31,7 +31,6 @@ from strandline.codec.record_batch import HEADER_SIZE, Buffer, check_batch
 from strandline.errors import ErrorCode, InvalidRecords, NotLeader, RequestError, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
-from strandline.handlers.support.time_slicing import gradually
 from strandline.handlers.support.transactional_produce import TransactionalProduce, Verdicts, are_open
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import OpensLater

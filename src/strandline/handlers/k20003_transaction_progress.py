@@ -18,7 +18,8 @@ from strandline.codec.messages.transaction_progress_response import (
     WaitingMarker,
 )
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined_response
+from strandline.handlers.support.response_parts import joined_response
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 20_003
 VERSIONS = (0, 0)

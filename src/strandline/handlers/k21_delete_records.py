@@ -18,7 +18,6 @@ from strandline.codec.messages.delete_records_response import (
 from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.trimming import delete_records, when_trimmed
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.runtime import TimerHandle

@@ -19,8 +19,8 @@ from strandline.codec.messages.offset_for_leader_epoch_response import (
 from strandline.errors import RequestError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.handlers.support.time_slicing import gradually
 from strandline.partition.epochs import end_of_epoch
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 23
 VERSIONS = (2, 4)

@@ -28,8 +28,7 @@ from strandline.config.entries import (
 )
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.handlers.support.response_parts import reply_in_parts
-from strandline.handlers.support.time_slicing import joined
+from strandline.handlers.support.response_parts import joined, reply_in_parts
 from strandline.quorum.controller.config_changes import broker_id_of
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (

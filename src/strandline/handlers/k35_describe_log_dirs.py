@@ -20,7 +20,8 @@ from strandline.codec.messages.describe_log_dirs_response import (
 )
 from strandline.errors import error_code
 from strandline.handlers.support.context import BrokerServices, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined, joined_response
+from strandline.handlers.support.response_parts import joined, joined_response
+from strandline.runtime.time_slicing import gradually
 
 API_KEY = 35
 VERSIONS = (1, 5)

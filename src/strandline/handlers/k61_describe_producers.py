@@ -19,7 +19,7 @@ from strandline.codec.messages.describe_producers_response import (
 from strandline.errors import ErrorCode
 from strandline.handlers.support.absent_partitions import why_absent
 from strandline.handlers.support.context import BrokerServices, EncodedResponse, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined, joined_response
+from strandline.handlers.support.response_parts import joined, joined_response
 from strandline.partition.producers import ProducerEntry
 from strandline.quorum.controller.topic_names import why_invalid
 from strandline.runtime.time_slicing import gradually

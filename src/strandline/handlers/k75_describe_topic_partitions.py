@@ -20,7 +20,7 @@ from strandline.codec.messages.describe_topic_partitions_response import (
 from strandline.errors import ErrorCode
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
 from strandline.handlers.support.context import BrokerServices, EncodedResponse, RequestContext
-from strandline.handlers.support.time_slicing import gradually, joined
+from strandline.handlers.support.response_parts import joined
 from strandline.quorum.controller.topic_names import is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.runtime.time_slicing import gradually

@@ -1,6 +1,6 @@
 """Finds the shard of a group and runs it: which partition of `__consumer_offsets`, loaded or not, led here or not.
 
-A shard is loaded when the first request for one of its groups comes; `hosted_shard` does the work from there on.
+A shard is loaded when the first request for one of its groups comes; `coordinator_context` does the work from there on.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from strandline.coordinators.groups.group_config import (
 )
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.history.group_history import GroupHistory
-from strandline.coordinators.groups.pending_request import Waiting
 from strandline.coordinators.groups.replay import replay
 from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
 from strandline.handlers.support.auto_creation import create_missing
 from strandline.handlers.support.context import BrokerServices
+from strandline.handlers.support.services import EncodedWait
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
     def ensure_topic(self) -> None:
         self._topic.create()
 
-    def commit_plain(self, plain: PlainCommit, offset: int, leader_epoch: int, waiting: Waiting) -> bool:
+    def commit_plain(self, plain: PlainCommit, offset: int, leader_epoch: int, waiting: EncodedWait) -> bool:
         """Commit a position; `waiting` is answered or refused later. Return False, with nothing changed, if the
         request must be submitted instead."""
         hosted = self._hosted.get(self.partition_index(plain.group_id))

@@ -1,7 +1,7 @@
 """Finds the shard of a transactional id and runs it: which partition of `__transaction_state`, loaded or not, led here.
 
 A shard is loaded as soon as this node leads its partition, since transactions end without anybody asking: markers of a
-decision are still to be written, and one that is open for too long is to be aborted. `hosted_shard` runs it,
+decision are still to be written, and one that is open for too long is to be aborted. `coordinator_context` runs it,
 `marker_sender` has the markers written, `transaction_verification` asks about transactions that are coordinated here
 or elsewhere.
 """

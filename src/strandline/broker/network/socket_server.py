@@ -17,7 +17,7 @@ from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route, routes
 from strandline.config.cluster_checks import EVERY_INTERFACE
 from strandline.config.listeners import ListenerAddress
-from strandline.config.node_config import BrokerConfig, Listener, Listener as ListenerAddress
+from strandline.config.node_config import BrokerConfig
 from strandline.handlers.support.context import BrokerServices
 
 log = logging.getLogger("strandline.config")

@@ -35,6 +35,7 @@ from strandline.errors import DamagedRecords, DiskFull, ErrorCode, StrandlineErr
 from strandline.ids import TopicPartition
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.following import make_follower
+from strandline.partition.leading import make_leader
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, PartitionImage, Topic
