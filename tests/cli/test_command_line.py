@@ -42,7 +42,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_serve_does_not_pay_for_typer() -> None:
     program = (
-        "import sys; from strandline.cli import serve; "
+        "import sys; from strandline.cli.node import serve; "
         "serve.parse_plain(['--data', 'd']); print('typer' in sys.modules)"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True)
