@@ -32,7 +32,7 @@ from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import DamagedRecords, StrandlineError
-from strandline.handlers.k00_produce import ProduceWait
+from strandline.handlers.support.context import PendingProduce
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
@@ -103,7 +103,7 @@ class Node:
             for api_key in TELEMETRY_APIS:
                 self.routes[api_key].is_advertised = False
         self.sessions = FetchSessions(runtime.random, sessions_max=config.max_incremental_fetch_session_cache_slots)
-        self.produce_waits: deque[ProduceWait] = deque()
+        self.produce_waits: deque[PendingProduce] = deque()
         self.controller = Controller(None, config=config, rng=runtime.random)
         incarnation_id = self._new_uuid()
         self.metadata = MetadataQuorum(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from strandline.broker.network.socket_server import SocketServer
     from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
     from strandline.broker.replicas.replicas import Replicas
-    from strandline.handlers.k00_produce import ProduceWait
+    from strandline.handlers.support.context import PendingProduce
     from strandline.log.flusher import Flusher
     from strandline.log.log_directory import LogDirectory
     from strandline.observability.process import GcPauses
@@ -56,7 +56,7 @@ class StoppableBroker(Protocol):
     checkpoints: CheckpointWriter
     flusher: Flusher
     reencoder: Reencoder
-    produce_waits: deque[ProduceWait]
+    produce_waits: deque[PendingProduce]
     watchdog: Watchdog
     gc_pauses: GcPauses
 

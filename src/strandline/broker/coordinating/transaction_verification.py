@@ -34,7 +34,7 @@ from strandline.quorum.controller.topic_names import TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import PartitionImage
 
 if TYPE_CHECKING:
-    from strandline.broker.coordinating.transaction_driver import TransactionDriver
+    from strandline.handlers.support.services import TransactionCoordinator
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -51,10 +51,10 @@ WAITING_MAX: Final = 10_000
 
 
 class TransactionVerification:
-    def __init__(self, environment: Environment, partition: FindPartition, driver: TransactionDriver) -> None:
+    def __init__(self, environment: Environment, partition: FindPartition, coordinator: TransactionCoordinator) -> None:
         self._environment = environment
         self._partition = partition
-        self._driver = driver
+        self._here = coordinator
         self._coordinators: dict[int, _Coordinator] = {}
 
     def verify(
@@ -99,7 +99,7 @@ class TransactionVerification:
     def _coordinator_partition(self, transactional_id: str) -> PartitionImage | None:
         """Return the partition of `__transaction_state` whose leader coordinates the id, as this broker knows it."""
         topic = self._environment.image().topic_by_name(TRANSACTION_STATE)
-        return None if topic is None else topic.partitions[self._driver.partition_index(transactional_id)]
+        return None if topic is None else topic.partitions[self._here.partition_index(transactional_id)]
 
     def _has_newer_marker(self, question: _Question, coordinator_epoch: int) -> bool:
         """Return whether a partition has a marker of a later coordinator than the one that would be asked.
@@ -127,7 +127,7 @@ class TransactionVerification:
             question.partitions,
             verify_only=not question.adds,
         )
-        self._driver.submit(question.transactional_id, event)
+        self._here.submit(question.transactional_id, event)
         codes = pending.collect()
         if codes is not None:
             question.answer(codes)

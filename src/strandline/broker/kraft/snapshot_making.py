@@ -23,7 +23,7 @@ from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from strandline.broker.kraft.metadata_quorum import QuorumSettings
+    from strandline.broker.kraft.quorum_settings import QuorumSettings
 
 SHARE_S_MAX: Final = 0.005
 """What encoding may take of one turn of the loop."""

@@ -7,23 +7,33 @@ the buffer holds takes several goes, which are one answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Container
+from typing import Final, Protocol
 
 from strandline.broker.maintenance.cleaner_task import GivenUp
 from strandline.errors import ErrorCode, RequestError, StrandlineError
-from strandline.log.maintenance.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleaned
+from strandline.log.maintenance.cleanable import HIGH_WATERMARK, RECOVERY_POINT, Cleanable, Cleaned
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from strandline.broker.maintenance.log_cleaner import LogCleaner
 
 LOOK_S: Final = 0.02
 WAIT_S_MAX: Final = 30.0
 """How long a cleaning waits for what was just written to be committed and flushed, or for a log that changes."""
 
 OnCompacted = Callable[[Cleaned | None, StrandlineError | None], object]
+
+
+class CompactingCleaner(Protocol):
+    """The cleaner, as far as single cleanings use it."""
+
+    @property
+    def is_enabled(self) -> bool: ...
+
+    @property
+    def running(self) -> Container[Partition]: ...
+
+    def judge(self, partition: Partition) -> Cleanable: ...
+    def begin_now(self, partition: Partition, what: Cleanable) -> bool: ...
 
 
 class _Wanted:
@@ -38,7 +48,7 @@ class _Wanted:
 class ManualCompactions:
     """The cleanings of single logs that clients asked for."""
 
-    def __init__(self, cleaner: LogCleaner, runtime: Runtime) -> None:
+    def __init__(self, cleaner: CompactingCleaner, runtime: Runtime) -> None:
         self._cleaner = cleaner
         self._runtime = runtime
         self._wanted: dict[Partition, list[_Wanted]] = {}

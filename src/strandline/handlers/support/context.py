@@ -24,7 +24,6 @@ from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
-    from strandline.handlers.k00_produce import ProduceWait
     from strandline.handlers.support.services import (
         Cleaner,
         GroupCoordinator,
@@ -94,6 +93,16 @@ class ControllerChannel(Protocol):
         """Ask the active controller, wherever it is; `on_answer(response, error)` once, and not before this returns."""
 
 
+class PendingProduce(Protocol):
+    """A Produce that waits for its records to be committed."""
+
+    done: bool
+    deadline: float
+
+    def expire(self) -> None:
+        """Answer that the time of the request is over."""
+
+
 class BrokerServices(Protocol):
     """What handlers may use of the broker that serves a request."""
 
@@ -109,7 +118,7 @@ class BrokerServices(Protocol):
     directory_id: uuid.UUID
     topics: dict[str | bytes, list[Partition | None]]
     """Partitions led here, by topic name and by topic id (16 bytes); None where a log is offline."""
-    produce_waits: deque[ProduceWait]
+    produce_waits: deque[PendingProduce]
     reencoder: Reencoder
 
     @property
