@@ -186,7 +186,7 @@ class Node:
         self.on_ready: Callable[[], object] = lambda: None
         self.has_failed = False
         self.on_failed: Callable[[], object] = lambda: None
-        """Told that the node cannot go on and should be stopped."""
+        """Called when the node cannot go on and should be stopped."""
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
@@ -353,7 +353,7 @@ class Node:
         return self.client_server.advertised or ("", 0)
 
     def _explain_stall(self, stalled_s: float) -> str:
-        """What kept the loop, as far as anybody took note of it."""
+        """Return what kept the loop, as far as it was measured."""
         slow, self.dispatcher.slow = self.dispatcher.slow, None
         gc_s, self.gc_pauses.unread_longest_s = self.gc_pauses.unread_longest_s, 0.0
         if gc_s > stalled_s / 2:
@@ -398,7 +398,7 @@ class Node:
             self.replicas.expire_producers()
 
     def _on_metadata_failed(self, now: float) -> None:
-        """Without its metadata log a node can change nothing any more: clients are served for a while, then it ends."""
+        """Stop the node some time after its metadata log failed; meanwhile it serves clients but can change nothing."""
         if self._metadata_failed_at is None:
             self._metadata_failed_at = now
         elif not self.has_failed and (now - self._metadata_failed_at) * 1000 >= self.config.log_dir_failure_timeout_ms:

@@ -109,7 +109,7 @@ class Shutdown:
     def _write_out(self) -> Iterator[None]:
         """Write what only memory holds, one log for each step, then have every log flushed.
 
-        Not both at once: while a file system syncs, it keeps waiting whoever creates a file.
+        Not both at once: while a file system syncs, it delays the creation of files.
         """
         replicas = list(self._node.replicas.all())
         for each in replicas:

@@ -193,7 +193,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _perform_all(self, effects: list[Any]) -> None:
         for effect in effects:
             if self._closed:
-                # By what an answer led to. Whoever waits has been refused.
+                # What an answer led to has closed this shard. Requests that wait were refused.
                 return
             self._perform(effect)
 
@@ -274,7 +274,7 @@ class CoordinatorContext(Generic[ShardT]):
             else:
                 self._append_transactional(number, asked)
             written += len(asked.records)
-            # Whoever was answered at once may have asked for more, and saw that this is not over.
+            # A client that was answered at once may have sent more, which saw that this is not over.
             self._seal()
         if self._writing:
             self._runtime.call_soon(self.flush)
@@ -301,7 +301,7 @@ class CoordinatorContext(Generic[ShardT]):
             self._unwritten = []
 
     def flush_all(self) -> None:
-        """Append all of it, now: nobody will come back to it."""
+        """Append all of it now, because no later turn will."""
         while (self._unwritten or self._writing) and not self._closed:
             self.flush()
 
@@ -374,7 +374,7 @@ class CoordinatorContext(Generic[ShardT]):
             self.close(refusal_for(error))
 
     def close(self, code: ErrorCode, *, keep_held: bool = False) -> None:
-        """Stop serving and refuse whoever waits; with `keep_held` answers still leave when their append commits."""
+        """Stop serving and refuse pending requests; with `keep_held` answers still leave when their append commits."""
         if self._closed:
             return
         self._closed = True

@@ -45,7 +45,7 @@ class CoordinatorRuntime(Generic[ShardT]):
         self._closed = False
 
     def partition_index(self, key: str) -> int:
-        """The partition whose leader coordinates the group or the transactional id, as FindCoordinator tells."""
+        """Return the partition whose leader coordinates the group or the transactional id, as in FindCoordinator."""
         raise NotImplementedError
 
     def _host(self, index: int) -> CoordinatorContext[ShardT] | None:
@@ -75,11 +75,11 @@ class CoordinatorRuntime(Generic[ShardT]):
             hosted.submit(event)
 
     def hosted_shard(self, key: str) -> CoordinatorContext[ShardT] | None:
-        """The shard of the key, if it is hosted here; it may be loading still."""
+        """Return the shard of the key if this broker has it; it may still be loading."""
         return self._hosted.get(self.partition_index(key))
 
     def led_indexes(self) -> list[int]:
-        """The partitions that this node coordinates by."""
+        """Return the partitions whose groups or transactions this broker coordinates."""
         if self._closed:
             return []
         return [index for index in range(self._topic.partition_count()) if self._topic.partition(index) is not None]
@@ -93,7 +93,7 @@ class CoordinatorRuntime(Generic[ShardT]):
             hosted.when_loaded(lambda is_loaded: then(hosted.shard if is_loaded else None))
 
     def shard_of(self, key: str) -> ShardT | None:
-        """The loaded shard of the key, to look at and not to touch."""
+        """Return the loaded shard of the key, to read and not to change."""
         hosted = self.hosted_shard(key)
         return None if hosted is None or hosted.is_loading else hosted.shard
 
@@ -104,11 +104,11 @@ class CoordinatorRuntime(Generic[ShardT]):
         return self._host(index) is not None
 
     def loaded_shards(self) -> list[ShardT]:
-        """All that are loaded, to look at and not to touch."""
+        """Return all shards that are loaded, to read and not to change."""
         return [hosted.shard for hosted in self._hosted.values() if not hosted.is_loading]
 
     def stop_leading(self, index: int) -> None:
-        """Another node coordinates by this partition now; whoever waits here has to find it."""
+        """Close a shard that another broker coordinates now; requests that wait are refused with NOT_COORDINATOR."""
         hosted = self._hosted.get(index)
         if hosted is not None:
             hosted.close(ErrorCode.NOT_COORDINATOR)

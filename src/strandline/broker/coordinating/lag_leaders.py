@@ -27,7 +27,7 @@ Place = tuple[str, int]
 Range = tuple[int, int]
 """Log start offset and high watermark."""
 Asked = dict[Place, list[int]]
-"""By partition the positions of which somebody wants to know."""
+"""The positions that are asked about, by partition."""
 Told = dict[Place, tuple[Range, dict[int, Counted]]]
 """By partition where it begins and ends, and what is unread from positions on, where that is known."""
 
@@ -36,7 +36,7 @@ TIMEOUT_S: Final = 5.0
 LATEST: Final = -1
 EARLIEST: Final = -2
 CONSUMER: Final = -1
-"""The replica id of somebody who is none."""
+"""The replica id of a client that is not a replica."""
 LIST_OFFSETS_VERSION: Final = 7
 FETCH_VERSION: Final = 12
 """The last version that names topics."""

@@ -1,4 +1,4 @@
-"""Looks at the positions of all groups that this node coordinates, every few seconds, for whoever asks about lag.
+"""Looks at the positions of all groups that this broker coordinates, every few seconds, so that lag can be told.
 
 A partition of which this node has a replica in sync is looked at here, and for the others their leaders are asked. What
 a look finds goes into the window of the position (`lag.samples`); figures and verdicts are made when somebody reads
@@ -222,7 +222,7 @@ class LagSampler:
     def _note_replica(self, tracked: Tracked, partition: Partition, committed: int) -> None:
         end = partition.high_watermark
         if not partition.is_leader and end < committed <= partition.log.log_end_offset:
-            # A follower learns of the high watermark a little later than whoever read up to it.
+            # A follower learns of the high watermark a little later than a consumer that read up to it.
             end = committed
         start = partition.log_start_offset
         age_ms, size_bytes = 0, 0

@@ -2,7 +2,7 @@
 
     SendMarkers --by leader--> here: appended at once
                            --> another broker: its queue, one WriteTxnMarkers at a time with all that came meanwhile
-                           --> nobody leads, or somebody else by now: looked up again, later each time
+                           --> no leader, or another one by now: looked up again, later each time
                            --> the topic is gone: as good as written
 
 A decision that is committed is carried out however long it takes: everything is tried again until it is done, or until
@@ -49,7 +49,7 @@ _NOBODY: Final = -1
 
 OnWritten = Callable[[MarkersWritten], object]
 WaitingMarker = tuple[TopicPartition, int, ErrorCode]
-"""Where a marker is still to be written, who leads there (-1: nobody), and what came of the last attempt."""
+"""Where a marker is still to be written, the leader of that partition or -1, and the code of the last attempt."""
 
 
 class MarkerSender:
@@ -78,7 +78,7 @@ class MarkerSender:
         self.look_up(sending, markers.partitions)
 
     def drop(self, index: int) -> None:
-        """Another coordinates these transactions, or this shard is loaded anew: it will ask again."""
+        """Drop the markers of a shard that moved to another broker or is loaded again; its new owner asks again."""
         for sending in self._sendings.pop(index, {}).values():
             sending.end()
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline.transactions")
 
 RELOAD_S: Final = 0.5
-"""How long after a failed append a shard is loaded anew; what failed is still to be done, and nobody may ask for it."""
+"""How long after a failed append a shard is loaded again. What failed is still to be done, and no client may retry."""
 RELOAD_S_MAX: Final = 30.0
 """The same where the load itself fails, again and again."""
 
@@ -146,7 +146,7 @@ class TransactionDriver(CoordinatorRuntime[TransactionShard]):
             hosted.shard.config = config
 
     def _obey_level(self) -> None:
-        """The feature may have been finalised at another level since; nobody tells, so it is looked at."""
+        """Obey the level of the feature as it is now. No event tells of a change, so it is read each time."""
         level = self._topic.transaction_version()
         if self._config.transaction_version != level:
             self._obey(dataclasses.replace(self._config, transaction_version=level))
@@ -223,7 +223,7 @@ class TransactionDriver(CoordinatorRuntime[TransactionShard]):
         partition = self._topic.partition(index)
         if partition is None:
             return None
-        # What is loaded goes on by itself: its next record may be written before anybody asks for anything.
+        # What is loaded goes on by itself: its next record may be written before the first request.
         self._obey_level()
 
         def on_closed() -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Place = tuple[str, int]
 """Topic and partition."""
 OnVerified = Callable[[dict[Place, ErrorCode]], object]
-"""Told an error code for each place that was asked about, NONE where it may be written to."""
+"""Called with an error code for each place that was asked about, NONE where it may be written to."""
 
 VERSION: Final = 5
 TIMEOUT_S: Final = 5.0
@@ -72,7 +72,7 @@ class TransactionVerification:
         With `adds` they are added if they are not: for clients of transactions v2 (Produce 12+, TxnOffsetCommit 5+).
         `then` is called exactly once, perhaps before this returns. Codes are the ones that producers understand:
         INVALID_PRODUCER_EPOCH for a fenced one, TRANSACTION_ABORTABLE for a partition that is not in the transaction
-        (whoever answers an old version says INVALID_TXN_STATE), INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE; and
+        (the handler of an old version answers INVALID_TXN_STATE), INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE; and
         COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS and
         NETWORK_EXCEPTION where trying again may help.
         """
@@ -230,7 +230,7 @@ class _Coordinator:
             for question in asked.values():
                 question.refuse(code)
             if response is None:
-                # It may hang for long, and another may coordinate by now. Whoever asks again finds that one.
+                # It may hang for long, and another broker may coordinate by now. A retry finds that one.
                 self._refuse_waiting(code)
         else:
             answered = {result.transactional_id: result for result in response.results_by_transaction}

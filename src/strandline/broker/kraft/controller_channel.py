@@ -115,7 +115,7 @@ class ControllerChannel:
             return
         asking = _Asking(request, version, on_answer, self._runtime.monotonic() + timeout_s)
         self._asked[asking] = None
-        # Not in this turn, so that nobody is answered before `ask` has returned.
+        # Not in this turn, so that no caller is answered before `ask` has returned.
         self._runtime.call_soon(self._try, asking)
 
     def on_leader_changed(self) -> None:
@@ -126,7 +126,7 @@ class ControllerChannel:
             channel.close()
 
     def close(self) -> None:
-        """Whoever still waits is told `Disconnected`, on a later turn."""
+        """Answer requests that still wait with `Disconnected`, on a later turn."""
         self._is_closed = True
         for asking in list(self._asked):
             self._runtime.call_soon(self._finish, asking, None, Disconnected("the node is stopping"))
@@ -154,7 +154,7 @@ class ControllerChannel:
                 self._on_answer(asking, response, error)
 
         if self._local is not None and self._local.is_active:
-            # A write without a majority takes as long as it takes: nobody else would tell that the time is over.
+            # A write without a majority may never end, and no connection would report that the time is over.
             asking.timer = self._runtime.call_later(left_s, self._try, asking)
             self._local.ask(asking.request, asking.version, on_answer)
             return
@@ -168,7 +168,7 @@ class ControllerChannel:
         """To where the active controller is, as far as this node knows."""
         address = self._where()
         if self._channel is not None and self._channel.address != address:
-            # Whoever waits for the old one is told that the connection is lost, and asks the new one.
+            # Requests that wait for the old one get `Disconnected`, and are sent to the new one.
             self._channel.close()
             self._channel = None
         if self._channel is None and address is not None and not self._is_closed:

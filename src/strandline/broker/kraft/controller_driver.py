@@ -74,7 +74,7 @@ class ControllerDriver:
             records = self._controller.tick(now)
             if records:
                 self._tell(records)
-                # A write that fails is followed by `revert` or `end`: whatever it was about is decided anew.
+                # A write that fails is followed by `revert` or `end`: the controller decides again.
                 self._write(records, _on_written)
             self.on_look(now)
         finally:

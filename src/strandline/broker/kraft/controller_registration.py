@@ -1,6 +1,6 @@
 """A controller tells the active one what it is and where (ControllerRegistration), so that tools can list all of them.
 
-It does so once in each life, and again whenever the metadata shows that nobody remembers. Nothing waits for it.
+It does so once in each life, and again whenever the metadata does not contain it. Nothing waits for it.
 
 Wiring (`broker/kraft/membership`), on a node with the controller role:
 

@@ -83,7 +83,7 @@ class Timing:
     shutdown_timeout_s: float = 30.0
     """How long a controlled shutdown may take; after that others notice by the session's end."""
     shutdown_silence_s: float = 5.0
-    """How long it waits for a controller that is not heard of."""
+    """How long it waits for a controller that does not answer."""
     lonely_silence_s: float = 0.5
     """The same, when no other broker is left to take over: who stops a whole cluster stops the last one so."""
 
@@ -126,11 +126,11 @@ class Lifecycle:
         self.broker_epoch = -1
         """Of the registration in force; -1 before the first. Goes into AlterPartition, replica Fetch and so on."""
         self.on_running: Callable[[], object] = lambda: None
-        """Told once, when the controller has unfenced the broker for the first time."""
+        """Called once, when the controller has unfenced the broker for the first time."""
         self.on_registered: Callable[[int], object] = lambda epoch: None
-        """Told the broker epoch of each registration."""
+        """Called with the broker epoch of each registration."""
         self.on_refused: Callable[[str], object] = lambda reason: None
-        """Told why the controller will not have this broker."""
+        """Called with the reason when the controller rejects this broker."""
         self._is_ready = False
         self._has_run = False
         self._is_fenced = True
@@ -182,7 +182,7 @@ class Lifecycle:
             self._act_now()
 
     def begin_shutdown(self, on_done: Callable[[], object]) -> None:
-        """Ask the controller to move leaderships away; `on_done`, later, when it has or nobody answered in time."""
+        """Ask the controller to move leaderships away; `on_done`, later, when it has or did not answer in time."""
         self._on_stopped = on_done
         if self.state in (LifecycleState.STARTING, LifecycleState.STOPPED) or self._is_closed or not self._has_run:
             # One that was never unfenced leads nothing, and need not wait for a controller.

@@ -141,7 +141,7 @@ class Membership:
         self._register_controller()
 
     def _start_alone(self) -> None:
-        """A quorum of one has nobody to wait for: what it would ask for is written before anything else runs."""
+        """Write what a node would ask a larger quorum for, before anything else runs."""
         environment, metadata = self._environment, self._metadata
         if not metadata.image.features:
             metadata.write_now(self._controller.bootstrap(metadata.bootstrap_records))
@@ -253,7 +253,7 @@ class Membership:
             self.lifecycle.begin_shutdown(lambda: self._hand_over(on_left))
 
     def _hand_over(self, on_left: Callable[[], object]) -> None:
-        """A leader of the quorum resigns, and stays until the others have another, for they need its vote perhaps."""
+        """Resign as leader of the quorum, and stay until the others have a new one: they may need this vote."""
         if not self._metadata.is_leader or len(self._metadata.raft.voters) == 1:
             on_left()
             return

@@ -67,11 +67,11 @@ class MetadataLoader:
         self.writes: deque[Write] = deque()
         self.keeps_removed = True
         self.removed_topic_ids: set[UUID] = set()
-        """Topics that were seen to go, as long as somebody may ask."""
+        """Topics that were deleted, until `forget_removed`."""
         self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
         self.on_voters: Callable[[VotersRecord, int], object] = lambda voters, offset: None
         self.on_progress: Callable[[], object] = lambda: None
-        """Told after each share that folded something."""
+        """Called after each share that folded something."""
         self.on_error: Callable[[StrandlineError], object] = lambda error: None
         self._is_due = False
         self._ahead: deque[bytes] = deque()
@@ -248,4 +248,4 @@ def _decode(record: Record) -> Any:
 
 
 def _nothing() -> None:
-    """A record of another leader: nobody here asked for it."""
+    """Do nothing: no write of this node waits for the records of another leader."""

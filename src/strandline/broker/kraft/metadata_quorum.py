@@ -87,7 +87,7 @@ class MetadataQuorum:
         self._fold = MetadataLoader(self.log, runtime)
         self.bootstrap_records: list[Any] = []
         """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty
-        log writes them; nobody folds them before that."""
+        log writes them; they are not folded before that."""
         voters = self._load()
         raft = self.raft = Raft(
             node_id=settings.node_id,
@@ -110,17 +110,17 @@ class MetadataQuorum:
         self._strangers = Strangers()
 
         self.on_failed: Callable[[list[Any]], None] | None = None
-        """Told that a write failed, with the records of earlier ones that are still under way."""
+        """Called when a write failed, with the records of earlier ones that are still under way."""
         self.on_leading: Callable[[int], object] | None = None
-        """Told the epoch once this node leads it and the image holds everything written before it."""
+        """Called with the epoch once this node leads it and the image holds everything written before it."""
         self.on_not_leading: Callable[[], object] | None = None
-        """Told that another may lead from now on. Writes under way have been answered with NOT_CONTROLLER."""
+        """Called when another node may lead. Writes under way have been answered with NOT_CONTROLLER."""
         self.on_image_replaced: Callable[[], object] | None = None
-        """Told that `image` is another object, made from a snapshot."""
+        """Called when `image` is another object, made from a snapshot."""
         self.on_caught_up: Callable[[], object] | None = None
-        """Told once, when the image has reached for the first time what a leader said is committed."""
+        """Called once, when the image has reached for the first time what a leader said is committed."""
         self.on_stop: Callable[[str], object] | None = None
-        """Told, in a sentence, why the node must not go on: its directory belongs to another cluster."""
+        """Called with the reason when the node must not go on: its directory belongs to another cluster."""
 
         self.is_leader = False
         """Whether writes are taken: this node leads, and all before its epoch is in the image."""
@@ -157,7 +157,7 @@ class MetadataQuorum:
 
     @property
     def on_applied(self) -> Callable[[list[Any], Callable[[], object]], None] | None:
-        """Told of records that have just become part of the image; calls back when they have taken effect here."""
+        """Called with records that are now part of the image; it calls back when they have taken effect here."""
         return self._fold.on_applied
 
     @on_applied.setter
@@ -188,7 +188,7 @@ class MetadataQuorum:
         return self.raft.voters.node_ids
 
     def leader_address(self) -> tuple[str, int] | None:
-        """Where the leader's controller listener is; None while nobody is known to lead."""
+        """Return where the leader's controller listener is; None while no leader is known."""
         leader = self.raft.leader
         return None if leader is None else (leader.host, leader.port)
 

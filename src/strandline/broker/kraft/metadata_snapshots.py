@@ -3,7 +3,7 @@
     <end offset, 20 digits>-<epoch, 10 digits>.checkpoint         whole, synced, and never changed
     ....checkpoint.part                                           being written; dropped by the next start
 
-A snapshot gets its name only once all of it is on disk, and the name is on disk before anybody relies on it.
+A snapshot gets its name only once all of it is on disk, and the name is on disk before it is relied on.
 """
 
 from __future__ import annotations

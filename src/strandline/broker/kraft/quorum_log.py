@@ -1,7 +1,7 @@
 """The log that the Raft core sees: `__cluster_metadata-0` as a `PartitionLog`, with its snapshots.
 
 The first leader of an empty log writes who votes beside the record that begins its epoch, because the snapshot that
-`strandline format` wrote is never sent to anybody.
+`strandline format` wrote is never sent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class QuorumLog:
         self.voters_to_write: VoterSet | None = None
         """Known from the bootstrap snapshot only, so far."""
         self.on_appended: Callable[[], object] = lambda: None
-        """Told that the log has grown, for readers that wait."""
+        """Called when the log has grown, for readers that wait."""
         self.disk_error: str | None = None
         """Why fetched batches could not be written, while the log itself is sound: the disk is full."""
 

@@ -1,4 +1,4 @@
-"""What a node must be told of the metadata quorum before it can ask anybody."""
+"""What a node must know of the metadata quorum before its first request."""
 
 from __future__ import annotations
 

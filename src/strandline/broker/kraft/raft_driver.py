@@ -3,7 +3,7 @@
 What concerns disk, clock and network is done here; what concerns the metadata (commits, snapshots, who leads) goes to
 `on_effect`. An effect that cannot be performed because the disk failed ends all: the log is failed, and from then on
 nothing is sent, answered or counted. A disk that is merely full holds the member up: what it has to remember waits for
-room, everything behind it waits as well, and whoever asks is refused meanwhile.
+room, everything behind it waits as well, and requests are refused meanwhile.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RaftDriver:
         self._on_effect = on_effect
         self._peers = QuorumPeers(connect, self._on_answer)
         self.on_answered: Callable[[Message, Message], object] = lambda request, response: None
-        """Told of every answer of a peer, after the core."""
+        """Called with every answer of a peer, after the core."""
         self.is_eager = False
         """While a quorum of one starts: flushes are waited for."""
         self._effects: deque[Effect] = deque()
@@ -185,7 +185,7 @@ class RaftDriver:
             self._runtime.call_soon(self._on_flushed)
 
     def _set_timer(self) -> None:
-        """Wake up in time. A timer that comes early finds nothing to do and is set anew."""
+        """Wake up in time. A timer that comes early finds nothing to do and is set again."""
         deadline = self.raft.deadline if self.is_running else FOREVER
         if deadline >= self._timer_at or deadline == FOREVER:
             return

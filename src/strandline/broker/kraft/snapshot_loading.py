@@ -65,7 +65,7 @@ class SnapshotInstall:
         self._folding: Iterator[Any]
 
     def take(self, position: int, records: bytes) -> None:
-        """Bytes of the leader; position 0 begins anew."""
+        """Take bytes of the leader; position 0 begins again."""
         if position == 0:
             if self._partial is not None:
                 self._partial.abandon()

@@ -1,4 +1,4 @@
-"""Who votes, as far as a node knows before it has asked anybody.
+"""Which nodes vote, as far as a node knows before its first request.
 
 In this order: the newest snapshot, the first control records of the log, the snapshot that `strandline format` wrote,
 `controller.quorum.voters`. Without any of them a controller is a quorum of one, unless it was told of bootstrap

@@ -34,7 +34,7 @@ RESIGN_S_MAX: Final = 600.0
 RESIGNED_OFTEN: Final = 3
 """After so many resignations because of one segment, the next ones wait longer and longer."""
 LED_LOOK_S: Final = 5.0
-"""How often it is looked whether somebody else leads by then, or could."""
+"""How often the leader looks whether another broker leads by then, or could."""
 ALONE_LOOK_S: Final = 60.0
 """How often the only copy is read again, to see whether a person has mended it."""
 
@@ -187,7 +187,7 @@ class Corruption:
         if self._is_closed:
             return
         if finding.is_index and error is None and not segment.references:
-            # The new files are read when somebody wants them.
+            # The new files are opened by the next reader.
             segment.open_files.forget(segment)
             distrust(segment, partition.log)
             log.warning("%s: its index was damaged, and is built anew", segment.path)

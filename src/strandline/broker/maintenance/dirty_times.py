@@ -1,4 +1,4 @@
-"""Times of sealed segments that an earlier process wrote: a thread reads them, for whoever judges by them."""
+"""Times of sealed segments that an earlier process wrote: a thread reads them for the cleaner."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class LogCleaner:
         return [run.partition for run in self._runs]
 
     def is_cleaning(self, partition: Partition) -> bool:
-        """Whether somebody is at the files of this log, or of one that had its name and was deleted."""
+        """Return whether a task works on the files of this log, or of a deleted one of the same name."""
         return any(run.partition.log.directory == partition.log.directory for run in self._runs)
 
     def start(self) -> None:
@@ -139,7 +139,7 @@ class LogCleaner:
         """Look for the dirtiest logs, and clean them; again when one is done, or after a rest."""
         self._rest()
         if self._is_looking or self._is_closed or not self.is_enabled:
-            # What this look has passed by already may be what somebody wants looked at.
+            # The log that is to be looked at may be one that this look has passed already.
             self._must_look = self._is_looking
             return
         self._is_looking, self._must_look = True, False
@@ -202,7 +202,7 @@ class LogCleaner:
         return what
 
     def _roll(self, partition: Partition) -> None:
-        """What is in the active segment is to be cleaned, and nobody may write there for a long time."""
+        """Roll an active segment that is to be cleaned: it may not be written to for a long time."""
         try:
             partition.log.roll(self._runtime.now_ms())
         except StrandlineError as error:
@@ -211,7 +211,7 @@ class LogCleaner:
     # One log
 
     def begin_now(self, partition: Partition, what: Cleanable) -> bool:
-        """Begin a cleaning that somebody asked for, if a cleaner is free; whether it has begun."""
+        """Begin a cleaning that a client asked for, if a cleaner is free; return whether it has begun."""
         return len(self._runs) < max(1, self._environment.config().log_cleaner_threads) and self._begin(partition, what)
 
     def _begin(self, partition: Partition, what: Cleanable) -> bool:
@@ -316,12 +316,12 @@ class LogCleaner:
         seen = (partition.config, partition_log.cuts, *partition_log.segments[: len(state.seen) - 2])
         return self._runtime.monotonic() < state.retry_at and seen == state.seen
 
-    # Whoever else changes the files
+    # Other tasks that change the files
 
     def hold(self, partition: Partition, on_held: Callable[[], object]) -> None:
         """Clean this log no more until `release`; `on_held` is called when nothing of it is under way.
 
-        For whoever writes `.cleaned` files of its own: two must not write under one name.
+        For a task that writes `.cleaned` files of its own: two must not write under one name.
         """
         self._held[partition] = self._held.get(partition, 0) + 1
         state = self._states.get(partition)

@@ -1,4 +1,4 @@
-"""Cleanings that somebody asked for: now, whatever the dirty ratio, and answered when they are done.
+"""Cleans single logs that a client asks for: now, whatever the dirty ratio, and answered when it is done.
 
 The active segment is rolled, so that its records count; they are waited for, if they are not committed or flushed yet.
 What may not be cleaned, because of an open transaction or `min.compaction.lag.ms`, is left. A log with more keys than

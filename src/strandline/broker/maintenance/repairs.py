@@ -1,8 +1,8 @@
-"""A damaged segment of a replica is made anew, with the help of the leader, and put in the place of the old one.
+"""Rebuilds a damaged segment of a replica with the records of the leader, and replaces the old one.
 
 What is sound of it is copied. What is not is read as a consumer would read it, by ordinary Fetch requests on a
 connection of its own, and checked. All of it is written beside the damaged files and swapped in. Nothing is cut, the
-log end and the in-sync set stay as they are, and whoever reads other segments notices nothing.
+log end and the in-sync set stay as they are, and readers of other segments notice nothing.
 
 Cleaners work at different times. A value that the leader still has may be one whose tombstone was removed here, and a
 tombstone that the leader has removed may be needed here. Where either may be, this replica is not mended: it copies all
@@ -359,7 +359,7 @@ def resign(
             return
         results = [result.error_code for topic in response.topics for result in topic.partitions]
         code = named(response.error_code or (results[0] if results else ErrorCode.UNKNOWN_SERVER_ERROR))
-        # That this epoch is over is as good: somebody leads who was elected since.
+        # That this epoch is over is as good: the leader was elected since.
         is_done = code in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         on_ended(None if is_done else f"the controller said {code.name}")
 

@@ -77,7 +77,7 @@ class LogRetention:
             if timer is not None:
                 timer.cancel()
         for partition in self._planned:
-            # Nobody will see it start there: what was not cut is not to be gone at the next start either.
+            # The log never started there: what was not cut must not be gone at the next start either.
             partition.log.planned_start_offset = 0
 
     # Looking
@@ -175,7 +175,7 @@ class LogRetention:
         while self._planned and not self._is_closed:
             partition, start_offset = self._planned.popitem()
             partition_log = partition.log
-            # Not if it was cut at its end meanwhile, or begins anew.
+            # Not if it was cut at its end meanwhile, or begins again.
             is_planned = partition_log.failure is None and partition_log.planned_start_offset == start_offset
             partition_log.planned_start_offset = 0
             if partition_log.swap is not None:
@@ -245,6 +245,6 @@ def _read_all(segments: list[tuple[Segment, int]]) -> Times:
         try:
             times.append((segment, size_bytes, read_newest_ms(segment)))
         except (OSError, StrandlineError):
-            # Deleted meanwhile, or damaged: it stays until somebody says what is wrong with it.
+            # Deleted meanwhile, or damaged: it stays until the scrubber has found out what is wrong with it.
             times.append((segment, size_bytes, None))
     return times

@@ -7,11 +7,11 @@ not put it off for ever. A reader who meets a damaged batch tells of it at once.
 Whoever finds damage, it is looked at once more here before it counts: the log may have been cut or cleaned meanwhile.
 Then, as the partition is:
 
-    followed             the segment is fetched anew from the leader (`repairs`), after a roll if it is the active one
+    followed             the segment is fetched again from the leader (`repairs`), after a roll if it is the active one
     led, others in sync  the controller is asked to have another lead; then as above
     led, nobody else     it is told of, and never served; looked at again now and then, for a person may have mended it
 
-What is damaged is not served meanwhile, by anybody's leave (`log/segment/read_verification`).
+What is damaged is not served meanwhile (`log/segment/read_verification`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Scrubber:
 
     def start(self) -> None:
         for partition in self._storage.replicas.all():
-            # What was seen when the log was opened, before anybody listened.
+            # Damage that was found when the log was opened, before the scrubber was loaded.
             self.corruption.look_at(partition)
         self._look()
 
@@ -156,7 +156,7 @@ class Scrubber:
         """Read these logs before all others, as fast as it goes; `on_done` for each of them when that is done."""
         self._waiting.extendleft(reversed([Scrub(partition, on_done) for partition in partitions]))
         if self._current is not None and self._current.on_done is None and self._job is not None:
-            # What nobody waits for makes room, and is read again later.
+            # A scrub that no client waits for makes room, and is done again later.
             self._job.stop()
         self._maybe_begin()
 

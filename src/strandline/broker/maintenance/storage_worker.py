@@ -1,6 +1,6 @@
 """Long computations on sealed files, off the loop: in processes of their own, or, in a simulation, as a thread's work.
 
-`run` gives a job to a worker that is idle, or starts one. Whoever asks bounds how many jobs there are; a worker that
+`run` gives a job to a worker that is idle, or starts one. The caller bounds how many jobs there are; a worker that
 had nothing to do for a while is ended. A worker that dies costs the job that it had, and no more.
 """
 
@@ -67,7 +67,7 @@ class StorageWorkers(Protocol):
         """Begin a job. Both callbacks come on the loop, later: any number of reports, then the end, once."""
 
     def close(self) -> None:
-        """End the workers now. Nobody is told."""
+        """End the workers now, without calling back."""
 
 
 def storage_workers(runtime: Runtime, disk: Disk) -> StorageWorkers:
@@ -205,7 +205,7 @@ class WorkerProcess:
         self._runtime.loop.remove_writer(process.stdin.fileno())
         process.stdin.close()
         process.stdout.close()
-        # It may be in the middle of a job, which nobody wants any more, and with it files nobody will read.
+        # It may be in the middle of a job whose result and files are not wanted any more.
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         self._runtime.in_thread(process.wait, lambda *_: None)

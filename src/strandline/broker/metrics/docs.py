@@ -15,7 +15,7 @@ END = "<!-- End of the metrics. -->\n"
 
 
 def page(written: str) -> str:
-    """The page with its generated part made anew."""
+    """Return the page with its generated part made again."""
     before, _, rest = written.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{''.join(_lines())}{END}{after}"

@@ -1,7 +1,7 @@
 """What `/metrics` and `/public_metrics` show: the tables of all families, and the page made of them.
 
 A family says what it is called, what it means and how to read it from the node; `docs/observability.md` is printed from
-the same tables. Nothing here runs unless somebody asks.
+the same tables. Nothing here runs until a page is requested.
 """
 
 from __future__ import annotations

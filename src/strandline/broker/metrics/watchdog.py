@@ -41,7 +41,7 @@ class Watchdog:
         self.lag_s = 0.0
         """How late the loop was at the last look."""
         self.explain: Callable[[float], str] = lambda stalled_s: ""
-        """What ran during a stall that has just ended, in words; empty if nobody knows."""
+        """Return what ran during the stall that has just ended, in words; empty if that is not known."""
         self.on_look: Callable[[], object] = lambda: None
         """Called with every look, some forty times a second."""
         self._told_at = float("-inf")

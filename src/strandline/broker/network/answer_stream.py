@@ -1,4 +1,4 @@
-"""The answers that come by one outgoing connection: bytes in, each answer handed to whoever asked.
+"""The answers that come by one outgoing connection: bytes in, each answer handed to its request.
 
 A frame is `length int32, correlation id int32`, tagged fields where the API has them, and the body. An answer that came
 as a whole is handed out as a view of the transport's buffer; a longer one is collected first, which copies it once.
@@ -41,7 +41,7 @@ class AnswerOwner(Protocol):
     def on_connected(self, stream: AnswerStream) -> None: ...
 
     def on_answered(self, stream: AnswerStream) -> None:
-        """An answer has come; whoever asked is told next."""
+        """Note that an answer has come; its request is called back next."""
 
     def on_over(self, stream: AnswerStream, reason: str) -> None:
         """Not by `end`. What is left in `asked` will not be answered."""

@@ -9,7 +9,7 @@ or with None and `Disconnected` (no connection, or one that was lost: the reques
 would wait behind it, and a peer that was cut off is found again sooner by a new connection than by an old one.
 
 After a failure the next attempt to connect waits, longer each time; requests wait with it, as far as their timeouts
-allow. So whoever asks again at once after a failure does not spin.
+allow. So a caller that retries at once after a failure does not spin.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Channel:
         head = FRAME_HEADER.pack(size, api_key, version, self._correlation_id, len(self._client_id)) + self._client_id
         frame = b"".join((head, b"\0" if flexible else b"", *body))
         deadline = self._runtime.monotonic() + timeout_s
-        # The one answer whose header never has tagged fields: whoever asks cannot know yet what the server speaks.
+        # The one answer whose header never has tagged fields: the client does not know yet what the server speaks.
         is_flexible_answer = flexible and api_key != API_VERSIONS
         self._waiting.append(Asked(self._correlation_id, frame, is_flexible_answer, deadline, on_answer))
         self._expire_by(deadline)
@@ -157,7 +157,7 @@ class Channel:
     def _connect(self) -> None:
         self._connecting = None
         if not self._waiting:
-            # Whoever wanted it has given up meanwhile.
+            # Its request timed out meanwhile.
             return
         stream = self._stream = AnswerStream(self, self._frame_bytes_max)
         stream.transport = self._network.connect(*self.address, stream)
@@ -210,7 +210,7 @@ class Channel:
             self._connecting = None
         lost = self._let_go()
         if lost:
-            # A peer that closes what nobody used has done no wrong, and may be asked again at once.
+            # A peer that closes an idle connection has done no wrong, and may be asked again at once.
             self._failures += 1
             backoff_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(self._failures - 1, 10))
             self._retry_at = now + backoff_s * (0.8 + 0.4 * self._runtime.random.random())

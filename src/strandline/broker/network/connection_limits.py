@@ -60,7 +60,7 @@ class ConnectionLimits:
         return sum(self.refusals.values())
 
     def refuse(self, connection: LimitedConnection, reason: str, *, kind: str = "protocol") -> None:
-        """Hang up on a peer that does not speak the protocol, or not fast enough."""
+        """Close the connection of a peer that does not speak the protocol, or not fast enough."""
         self.refusals[kind] += 1
         if self._logged_at != self.ticks:
             if self._unlogged:
@@ -104,7 +104,7 @@ class ConnectionLimits:
                 if waiting.closed:
                     continue
                 if self.inbox_bytes > self.inbox_bytes_max and waiting.inbox is not None:
-                    # Not one that has finished meanwhile: it may stay silent, and everybody would wait for it.
+                    # Not one that has finished meanwhile: it may stay silent, and all others would wait for it.
                     self._favoured = waiting
                     self._favoured_at = waiting.used_at = self.ticks
                 if waiting.inbox is not None:
@@ -139,7 +139,7 @@ class ConnectionLimits:
             self.connections_by_host.pop(host, None)
 
     def close_idle(self, *, idle_s: float) -> None:
-        """Hang up on whoever was silent for so long.
+        """Close the connections that were silent for so long.
 
         A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
         connection, and it may be long dead.
@@ -153,7 +153,7 @@ class ConnectionLimits:
         )
 
     def close_stalled(self) -> None:
-        """Hang up on who never asked anything, and on who does not finish what it began to ask."""
+        """Close connections that never sent a request, and those that do not finish one."""
         self._close_some(self.deadlines.expired(self.ticks, lambda: set(self._starved)))
         # Beyond the budget everybody waits for one connection to finish its request: it may not take for ever.
         favoured = self._favoured

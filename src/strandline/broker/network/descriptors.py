@@ -1,7 +1,7 @@
 """How the descriptors of the process are shared out between the files of logs and the connections of clients.
 
 Connections must not take the last descriptor: then no log could open a segment, and clients who did nothing wrong would
-be told of a disk that fails. So files and the rest of the process have their share set aside before anybody connects.
+be told of a disk that fails. So files and the rest of the process have their share set aside before clients connect.
 """
 
 from __future__ import annotations

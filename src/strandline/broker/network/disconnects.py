@@ -56,7 +56,7 @@ class Disconnects:
                 peer.on_hangup()
 
     def leave(self, peer: WatchedPeer) -> None:
-        """The peer has said goodbye and nobody reads from it any more: close it, soon."""
+        """Close a connection soon whose peer has closed its side and that is not read from."""
         if not self._leaving:
             self._loop.call_soon(self._let_some_go)
         self._leaving.append(peer)

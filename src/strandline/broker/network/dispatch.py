@@ -116,7 +116,7 @@ class Dispatcher:
         self.is_active: Callable[[], bool] = lambda: True
         """Whether this node is the active controller."""
         self.forward: Forward | None = None
-        """Has the one that is answer a request. Without it, whoever asks is told that this is the wrong one."""
+        """Forwards a request to the active controller. Without it the client is answered NOT_CONTROLLER."""
         self.clock_ns = clock_ns
         """What requests are timed by; without a clock nothing is counted."""
         self.window_clock_ns = clock_ns
@@ -128,7 +128,7 @@ class Dispatcher:
         self.current: RequestMeter | None = None
         """What counts the request that is being started, or was started last."""
         self.slow: tuple[int, str, str, str | None] | None = None
-        """The last request that took long to start: nanoseconds, API, host, client id. Whoever reads it clears it."""
+        """The last request that took long to start: nanoseconds, API, host, client id. The reader clears it."""
         if clock_ns is not None:
             for route in routes.values():
                 route.meter = RequestMeter(route.name)

@@ -43,7 +43,7 @@ FORWARD_S_MIN: Final = 1.0
 FORWARD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one request: in its Envelope it must still fit into a frame that the controller takes."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of all that wait for the controller; nobody else counts them, and without a controller they wait for long."""
+"""Bytes of all requests that wait for the controller; no other limit counts them, and they may wait for long."""
 _CORRELATION_ID_SIZE: Final = 4
 _HAVE_DEADLINE: Final = frozenset((19, 20, 37, 43, 45))
 """CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments: these have a deadline in

@@ -1,7 +1,7 @@
 """One address that peers connect to: who is admitted, and what is served to them.
 
 A node has one for clients and, where it is a controller, one for controllers and brokers. Each has a dispatcher of its
-own, because other APIs are served there. Whoever carries the bytes, what is made of them is a `Connection`.
+own, because other APIs are served there. Each transport that is accepted gets a `Connection`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
 TELEMETRY_APIS = (71, 72)
-"""Advertised where somebody can see what clients push about themselves."""
+"""Advertised only by a broker that shows what clients push."""
 
 
 class Handler(NamedTuple):
@@ -100,7 +100,7 @@ class Route:
         self.requests = 0
         """All that were begun."""
         self.meter: RequestMeter | None = None
-        """What counts its requests; None while nobody wants to know."""
+        """What counts its requests; None if metrics are off."""
         self._module = module
         self._handler: Handler | None = None
 

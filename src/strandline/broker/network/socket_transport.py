@@ -130,7 +130,7 @@ class SocketTransport:
         receiver.receive(self.buffer.view[:size])
 
     def on_hangup(self) -> None:
-        """The peer is gone for good. What it sent before is still read, if anybody reads."""
+        """Note that the peer is gone. What it sent before is still read, unless reading is paused."""
         while self._reading and not self.closed:
             self._on_readable()
         self.let_go()
@@ -336,7 +336,7 @@ class SocketTransport:
     # The end
 
     def _lost(self) -> None:
-        """The peer is gone. Told on a turn of its own: whoever called us is in the middle of something."""
+        """Notify the receiver that the peer is gone, on a later turn: our caller may be in the middle of its work."""
         receiver = self.receiver
         if receiver is not None:
             self.close()

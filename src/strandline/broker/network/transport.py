@@ -53,15 +53,15 @@ class OutgoingTransport(Transport, Protocol):
 
     @property
     def failure(self) -> str:
-        """Why it could not be made, for people; empty if it was, or if nobody knows."""
+        """Why it could not be made, for people; empty if it was made, or if the reason is unknown."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether the machine of the peer said that nobody listens there, at each of its addresses."""
+        """Whether the machine of the peer refused the connection at each of its addresses: no process listens."""
 
 
 class Receiver(Protocol):
-    """Whoever is at our end of a connection."""
+    """Our end of a connection."""
 
     def receive(self, view: memoryview) -> None:
         """Bytes of the peer, in order; `view` is good until this returns."""
@@ -82,7 +82,7 @@ class OutgoingReceiver(Receiver, Protocol):
 
 
 Accept = Callable[[Transport], Receiver | None]
-"""Takes a connection that somebody made to us; None refuses it, and it is closed."""
+"""Takes a connection that a peer made; None refuses it, and it is closed."""
 
 
 class Listening(Protocol):

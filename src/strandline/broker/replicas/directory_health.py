@@ -3,7 +3,7 @@
 While it cannot, heartbeats name the directory as offline, so that the controller lets others lead; what is here can
 still be read. From time to time a little is written and synced to see whether there is room again. Then the directory
 is no longer named, its partitions catch up as followers do, and logs that found no room to be opened are opened. A log
-whose sync failed stays offline until a restart, and the directory with it: nobody knows what its files hold.
+whose sync failed stays offline until a restart, and the directory with it: what its files hold is unknown.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class DirectoryHealth:
         self.is_full = False
         """Whether the disk refused a write, and has not taken an attempt since."""
         self.on_room: Callable[[], object] = lambda: None
-        """Told that the disk takes writes again: `Replicas` opens the logs that found no room."""
+        """Called when the disk takes writes again: `Replicas` opens the logs that found no room."""
         self.on_change: Callable[[], object] = lambda: None
-        """Told that the directory is offline now, or no longer; `Lifecycle` sends a heartbeat at once."""
+        """Called when the directory goes offline or comes back; `Lifecycle` sends a heartbeat at once."""
         self._timer: TimerHandle | None = None
         self._pause_s = PROBE_S
         self._full_until: float | None = None

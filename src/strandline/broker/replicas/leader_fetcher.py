@@ -8,7 +8,7 @@ the two must not find a log that ends before its recovery point.
 What fails is tried again later: a partition by itself, after a time that grows, and all of a leader's if it cannot be
 reached.
 
-Known gap: a follower that must begin anew learns where from the answer OFFSET_OUT_OF_RANGE, as our leaders give it; a
+Known gap: a follower that must begin again learns where from the answer OFFSET_OUT_OF_RANGE, as our leaders give it; a
 leader that does not tell is asked again and again.
 """
 
@@ -47,7 +47,7 @@ SIZE_BYTES_LEAST: Final = 16 * 1024
 for, and twice as much after each one that did: over a slow link a whole answer would never come."""
 SIZE_SHARE: Final = 16
 BACKOFF_S: Final = 0.02
-"""After the first failure of a partition: mostly its leader has not heard yet that it leads."""
+"""After the first failure of a partition: mostly its leader does not know yet that it leads."""
 
 log = logging.getLogger("strandline.replication")
 

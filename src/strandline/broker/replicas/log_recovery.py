@@ -42,9 +42,9 @@ class LogRecovery:
         self._directory = directory
         self._workers = workers
         self.on_recovered: Callable[[TopicPartition], object] = lambda name: None
-        """Told that a log can be opened now, or was deleted after its topic."""
+        """Called when a log can be opened, or was deleted after its topic."""
         self.on_failed: Callable[[TopicPartition, StrandlineError], object] = lambda name, error: None
-        """Told why a log cannot be recovered."""
+        """Called with the reason when a log cannot be recovered."""
         self.loop_logs_max = LOOP_LOGS_MAX
         self.loop_bytes_max = LOOP_BYTES_MAX
         self._waiting: OrderedDict[TopicPartition, tuple[Topic, int]] = OrderedDict()

@@ -47,7 +47,7 @@ class ReplicaFetchers:
         self.bytes_in = 0
 
     def follow(self, partition: Partition) -> None:
-        """Fetch from the leader that `partition` has now; nobody, if it has none."""
+        """Fetch from the leader that `partition` has now, if it has one."""
         before, leader_id = self._leader_of.get(partition), partition.leader_id
         if before is not None and before != leader_id:
             self.unfollow(partition)

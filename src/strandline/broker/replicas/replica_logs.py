@@ -52,7 +52,7 @@ class ReplicaLogs:
         self._leaving = SegmentRemovals(runtime, disk, checkpoints.write_start_offsets)
 
     def sort_out(self) -> None:
-        """After a start: finish deletions, remove what moved to other nodes, put aside what nobody knows."""
+        """Finish deletions after a start, remove replicas that moved away, put aside unknown directories."""
         environment, directory = self._environment, self._directory
         for path in directory.deleted_directories():
             self._removals.remove(path)
@@ -135,7 +135,7 @@ class ReplicaLogs:
         )
 
     def put_aside(self, name: TopicPartition) -> None:
-        """Keep what cannot be used for a person, and begin anew: others have the records."""
+        """Keep a log that cannot be used under another name, and begin an empty one: others have the records."""
         directory = self._directory
         if directory.disk.exists(directory.path / str(name)):
             log.warning("%s is damaged and fetched anew; kept as %s", name, directory.put_aside(name).name)

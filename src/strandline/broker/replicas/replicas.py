@@ -2,7 +2,7 @@
 
 Records are taken one batch after the other, a share of the work in each turn of the loop. What is done for a partition
 is decided by the image as it is then, not by the record that drew attention to it: so nothing is done twice, nor
-undone. `on_led` and `on_unled` tell whoever keeps state by leadership: the group coordinators.
+undone. `on_led` and `on_unled` notify the coordinators, which keep state by leadership.
 """
 
 from __future__ import annotations
@@ -83,20 +83,20 @@ class Replicas:
         replica, or one that is offline."""
         self.offline: dict[TopicPartition, StrandlineError] = {}
         self.departed = Departed()
-        self.on_led: Callable[[Partition], object] = _nobody
-        """Told of each leader epoch that begins on this node; the log is open."""
-        self.on_unled: Callable[[Partition], object] = _nobody
-        """Told that this node leads a partition no longer, because another does, or because it is gone."""
-        self.on_topics_changed: Callable[[tuple[str, ...]], object] = _nobody
-        """Told the names of topics that came, went, got more partitions or other replicas, when all that is done."""
-        self.on_topic_deleted: Callable[[str, uuid.UUID], object] = _nobody
+        self.on_led: Callable[[Partition], object] = _ignore
+        """Called with a partition when a leader epoch begins on this broker; its log is open."""
+        self.on_unled: Callable[[Partition], object] = _ignore
+        """Called with a partition that this broker no longer leads, because another does, or because it is gone."""
+        self.on_topics_changed: Callable[[tuple[str, ...]], object] = _ignore
+        """Called with the names of topics that came, went, got more partitions or other replicas, when that is done."""
+        self.on_topic_deleted: Callable[[str, uuid.UUID], object] = _ignore
         """Called with the name and the id of a topic whose partitions are gone."""
-        self.on_configured: Callable[[Partition], object] = _nobody
-        """Told of each partition that has other settings now."""
-        self.on_damaged: Callable[[Partition, DamagedRecords], None] = _nobody
-        """Told of a partition in which a reader met batches that are not what was written."""
-        self.on_many_opened: Callable[[], object] = _nobody
-        """Told that many partitions were opened since it was last told: Python's collector need not walk them."""
+        self.on_configured: Callable[[Partition], object] = _ignore
+        """Called with each partition whose settings changed."""
+        self.on_damaged: Callable[[Partition, DamagedRecords], None] = _ignore
+        """Called with a partition in which a reader found batches that are not what was written."""
+        self.on_many_opened: Callable[[], object] = _ignore
+        """Called when many partitions were opened since the last call: Python's collector need not walk them."""
         self._opened = 0
         self._names: dict[bytes, str] = {}
         self.timed_flushes = TimedFlushes(environment.runtime, flusher)
@@ -237,7 +237,7 @@ class Replicas:
         self._maybe_work_off()
 
     def on_image_replaced(self) -> None:
-        """A snapshot took the place of records that nobody will see: everything is compared with the image anew."""
+        """Compare everything with an image that was made from a snapshot: its records will never be seen one by one."""
         image = self._environment.image()
         names = tuple(dict.fromkeys([*self._names.values(), *image.topics]))
         for topic_id in list(self._names):
@@ -348,7 +348,7 @@ class Replicas:
         if failure is not None and not isinstance(failure, DiskFull):
             if node_id in image.isr or image.leader in (node_id, -1):
                 return None
-            # Nobody counts on our copy, and another has the records.
+            # No in-sync set contains this copy, and another broker has the records.
             self._logs.put_aside(name)
         if self.recovery.takes(topic, index):
             # No longer offline: if the topic is deleted now, its files must wait for the worker that has them open.
@@ -495,7 +495,7 @@ class Replicas:
         limit.partitions, limit.count = partitions, count
 
     def close(self) -> None:
-        """No more opening, fetching, proposing or looking; the logs are closed by whoever stops the node."""
+        """Stop opening, fetching and proposing; the shutdown closes the logs."""
         self._work.clear()
         self.recovery.close()
         self.fetchers.close()
@@ -504,5 +504,5 @@ class Replicas:
         self.health.close()
 
 
-def _nobody(*_: object) -> None:
-    """Where nobody keeps state by leadership or topics."""
+def _ignore(*_: object) -> None:
+    """Default of callbacks that are not set."""
