@@ -202,7 +202,7 @@ class CoordinatorContext(Generic[ShardT]):
             case Reply(token=token, response=response):
                 self._reply(token, response)
             case Append(records=records):
-                self._number_append()
+                self._begin_append()
                 self._unwritten.extend(records)
             case AppendTransactional() | AppendWhole():
                 self._write_apart(effect)
@@ -215,8 +215,8 @@ class CoordinatorContext(Generic[ShardT]):
             case _:
                 self._hold(self._on_effect, effect)
 
-    def _number_append(self) -> None:
-        """What is asked for next is written under the present number: a new one if nothing is under it yet."""
+    def _begin_append(self) -> None:
+        """Begin an append, with a number of its own, unless this turn has one that takes further records."""
         if not self._unwritten:
             self._append_number += 1
             if not self._writing:
@@ -226,7 +226,7 @@ class CoordinatorContext(Generic[ShardT]):
     def _write_apart(self, effect: AppendTransactional | AppendWhole) -> None:
         """In a batch that holds nothing else."""
         self._seal()
-        self._number_append()
+        self._begin_append()
         self._writing.append((self._append_number, effect))
 
     # ---- the short way
@@ -241,7 +241,7 @@ class CoordinatorContext(Generic[ShardT]):
 
     def append_plain(self, record: Record, waiting: EncodedWait, response: bytes) -> None:
         """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
-        self._number_append()
+        self._begin_append()
         self._unwritten.append(record)
         self._held.append((self._append_number, waiting, response))
 
