@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.broker.network.deadlines import Deadlines
-from strandline.broker.network.limited_connection import LimitedConnection
 from strandline.broker.network.unsent_answers import UnsentAnswers
 from strandline.observability.log_lines import fields
+
+if TYPE_CHECKING:
+    from strandline.broker.network.limited_connection import LimitedConnection
 
 REFUSALS_LOGGED_MAX: Final = 10
 """Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
