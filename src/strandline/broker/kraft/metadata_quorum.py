@@ -21,6 +21,7 @@ from strandline.broker.kraft.metadata_lateness import MetadataLateness
 from strandline.broker.kraft.metadata_loader import Done, MetadataLoader, Write
 from strandline.broker.kraft.metadata_snapshots import MetadataSnapshots
 from strandline.broker.kraft.quorum_log import QuorumLog
+from strandline.broker.kraft.quorum_news import QuorumNews
 from strandline.broker.kraft.quorum_peers import Connect, Strangers
 from strandline.broker.kraft.quorum_settings import QuorumSettings
 from strandline.broker.kraft.raft_driver import RaftDriver, read_state
@@ -130,8 +131,8 @@ class MetadataQuorum:
         """Epoch and offset: what is led, and how far the image must be before the controller acts."""
         self._committed_by_leader: int | None = None
         """The high watermark as the leader of this epoch last told it."""
-        self._waiters: dict[Callable[[], object], None] = {}
-        self._is_news_due = False
+        self._news = QuorumNews(runtime)
+        self.wait_for_news, self.stop_waiting = self._news.subscribe, self._news.unsubscribe
         self._fold.on_progress = self._on_folded
         self._fold.on_error = self._on_unreadable
         self._fold.on_voters = self._on_voters
@@ -319,26 +320,9 @@ class MetadataQuorum:
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode:
         return self._driver.step(self.raft.on_fetch_snapshot, key, leader_epoch, cluster_id)
 
-    def wait_for_news(self, look: Callable[[], object]) -> None:
-        """Call `look` whenever the log has grown, more of it is committed, or another leads; until `stop_waiting`."""
-        self._waiters[look] = None
-
-    def stop_waiting(self, look: Callable[[], object]) -> None:
-        self._waiters.pop(look, None)
-
     def _on_appended(self) -> None:
         self._lateness.look()
-        self._tell_waiters()
-
-    def _tell_waiters(self) -> None:
-        if self._waiters and not self._is_news_due:
-            self._is_news_due = True
-            self._runtime.call_soon(self._tell_waiters_now)
-
-    def _tell_waiters_now(self) -> None:
-        self._is_news_due = False
-        for look in list(self._waiters):
-            look()
+        self._news.announce()
 
     # What the core says
 
@@ -346,7 +330,7 @@ class MetadataQuorum:
         match effect:
             case HighWatermark(offset):
                 self._fold.commit(offset, at_once=self._driver.is_eager)
-                self._tell_waiters()
+                self._news.announce()
             case LeaderKnown():
                 self._on_leader_known(effect)
             case Leading(epoch):
@@ -368,7 +352,7 @@ class MetadataQuorum:
             self._has_known_leader = True
             log.info("node %d leads the metadata quorum in epoch %d", effect.leader_id, effect.epoch)
         self._committed_by_leader = None
-        self._tell_waiters()
+        self._news.announce()
 
     def _on_lead_lost(self) -> None:
         was_told, self.is_leader, self._led = self.is_leader, False, None
@@ -376,7 +360,7 @@ class MetadataQuorum:
         self._fold.fail_writes(_not_controller())
         if was_told and self.on_not_leading is not None:
             self.on_not_leading()
-        self._tell_waiters()
+        self._news.announce()
 
     def _on_folded(self) -> None:
         """The image has moved, or what it waits for has."""
@@ -495,7 +479,7 @@ class MetadataQuorum:
         self._fold.on_log_failed(error)
         if was_told and self.on_not_leading is not None:
             self.on_not_leading()
-        self._tell_waiters()
+        self._news.announce()
 
     def close(self) -> None:
         self._driver.close()

@@ -22,6 +22,7 @@ from strandline.broker.replicas.alter_partition import AlterPartitions
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
 from strandline.broker.replicas.departed import Departed
 from strandline.broker.replicas.directory_health import DirectoryHealth
+from strandline.broker.replicas.in_sync_rules import may_be_in_sync, may_leave_in_sync
 from strandline.broker.replicas.log_recovery import LogRecovery
 from strandline.broker.replicas.replica_fetchers import ReplicaFetchers
 from strandline.broker.replicas.replica_logs import ReplicaLogs
@@ -120,7 +121,12 @@ class Replicas:
             broker_epoch=broker_epoch,
             lag_max_s=environment.config().replica_lag_time_max_ms / 1000,
         )
-        self.fetchers = ReplicaFetchers(
+        self._may_be_in_sync = partial(may_be_in_sync, environment)
+        self.fetchers = self._make_fetchers(broker_epoch)
+
+    def _make_fetchers(self, broker_epoch: Callable[[], int]) -> ReplicaFetchers:
+        environment = self._environment
+        return ReplicaFetchers(
             environment.runtime,
             environment.config(),
             node_id=environment.node_id,
@@ -129,7 +135,7 @@ class Replicas:
             connect=self._connect,
             write_recovery_points=self.checkpoints.write_recovery_points,
             write_start_offsets=self.checkpoints.write_start_offsets,
-            may_leave=self._may_leave_in_sync,
+            may_leave=partial(may_leave_in_sync, environment),
         )
 
     def _verifies_transactions(self) -> bool:
@@ -138,24 +144,6 @@ class Replicas:
     def _connect(self, host: str, port: int) -> Channel:
         environment = self._environment
         return Channel(environment.runtime, environment.network, host, port, client_id=f"replica-{environment.node_id}")
-
-    def _may_leave_in_sync(self, partition: Partition) -> bool:
-        """Tell whether enough others stay in sync if this node's replica is out of sync for a while.
-
-        With fewer, the controller keeps it as an eligible leader, and then it may not discard its log either.
-        """
-        topic = self._environment.image().topic_by_id(partition.topic_id)
-        if topic is None or partition.index >= len(topic.partitions):
-            return False
-        image, node_id = topic.partitions[partition.index], self._environment.node_id
-        others = [each for each in image.isr if each != node_id]
-        is_eligible = node_id in (image.eligible_leader_replicas or ())
-        return not is_eligible and len(others) >= min(partition.config.min_insync_replicas, len(image.replicas))
-
-    def _is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a broker may be in sync: here in that very life, neither fenced nor leaving (KIP-841, KIP-903)."""
-        broker = self._environment.image().brokers.get(broker_id)
-        return broker is not None and broker.epoch == broker_epoch and broker.is_active
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition that has a replica on this broker, and whose log is open."""
@@ -412,7 +400,7 @@ class Replicas:
                 replicas=image.replicas,
                 isr=image.isr,
                 lag_max_s=self.in_sync.lag_max_s,
-                is_eligible=self._is_eligible,
+                is_eligible=self._may_be_in_sync,
                 eligible=image.eligible_leader_replicas or (),
             )
             if begins:
