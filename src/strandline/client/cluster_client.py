@@ -91,6 +91,7 @@ class ClusterClient:
             raise ClientFailed("kafka.bootstrap.servers names no broker: say host:port")
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
+        self._controller_id = -1
         self._topics: dict[str, Topic] = {}
         self.coordinators: dict[tuple[int, str], tuple[int, tuple[str, int]]] = {}
         """Node id and address by kind and key, as `client/coordinators` last found them."""
@@ -118,6 +119,15 @@ class ClusterClient:
 
     def ask_broker(self, node_id: int, request: Message, response_class: type[ResponseT]) -> ResponseT:
         return self.ask_at(self.address_of(node_id), request, response_class)
+
+    def ask_controller(self, request: Message, response_class: type[ResponseT]) -> ResponseT:
+        """Ask the broker that the last metadata named as the controller, or as the one that forwards to it."""
+        return self.ask_broker(self._controller_id, request, response_class)
+
+    @property
+    def broker_count(self) -> int:
+        """The number of brokers in the last metadata."""
+        return len(self._addresses)
 
     def ask_at(
         self,
@@ -217,6 +227,7 @@ class ClusterClient:
         answer = self.ask_any(request, MetadataResponse)
         if answer.brokers:
             self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+            self._controller_id = answer.controller_id
         found = []
         for told in answer.topics:
             code = named(told.error_code)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.failures import ClientFailed
+from strandline.client.topic_creation import create_topic
 from strandline.pipelines.failures import PipelineRefused, guess, refused
 from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Source, versioned_topic
 from strandline.pipelines.run.compiling import dead_letters_name
-from strandline.pipelines.run.local_node import admin_of
 from strandline.pipelines.versions.state import DatasetState, VersionState
 
 TIMEOUT_S: Final = 30.0
 REPLICAS: Final = 3
-_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def _first_topic(
 
 def check_sources(bootstrap: str, pipeline: Pipeline) -> None:
     """Refuse a source whose topic does not exist."""
-    partitions = _partitions(admin_of(bootstrap))
+    with closing(_client(bootstrap)) as client:
+        partitions = _partitions(client)
     for source in pipeline.sources.values():
         if source.topic not in partitions:
             raise _missing(source, partitions)
@@ -131,50 +132,42 @@ def _missing(source: Source, topics: Iterable[str]) -> PipelineRefused:
 
 def make_topics(bootstrap: str, pipeline: Pipeline, wanted: list[Wanted], *, makes_sources: bool) -> list[str]:
     """Make what is not there; what was made, in words. A source's topic is made only on a node of the user's own."""
-    admin = admin_of(bootstrap)
-    partitions = _partitions(admin)
-    made = []
-    for source in pipeline.sources.values():
-        if source.topic in partitions:
-            continue
-        if not makes_sources:
-            raise _missing(source, partitions)
-        partitions[source.topic] = _create(admin, source.topic, 1, {"cleanup.policy": "compact"} if source.key else {})
-        made.append(f"{source.topic} (to be written by you)")
-    for each in wanted:
-        if each.topic in partitions:
-            continue
-        number = each.partitions or partitions.get(each.like or "", 1)
-        partitions[each.topic] = _create(
-            admin, each.topic, number, {"cleanup.policy": "compact"} if each.is_compacted else {}
-        )
-        made.append(each.topic)
-    return made
+    with closing(_client(bootstrap)) as client:
+        partitions = _partitions(client)
+        made = []
+        for source in pipeline.sources.values():
+            if source.topic in partitions:
+                continue
+            if not makes_sources:
+                raise _missing(source, partitions)
+            partitions[source.topic] = _create(client, source.topic, 1, is_compacted=bool(source.key))
+            made.append(f"{source.topic} (to be written by you)")
+        for each in wanted:
+            if each.topic in partitions:
+                continue
+            number = each.partitions or partitions.get(each.like or "", 1)
+            partitions[each.topic] = _create(client, each.topic, number, is_compacted=each.is_compacted)
+            made.append(each.topic)
+        return made
 
 
-def _create(admin: Any, topic: str, partitions: int, settings: Mapping[str, str]) -> int:
-    kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
-    brokers = len(admin.list_topics(timeout=TIMEOUT_S).brokers)
-    replicas = min(REPLICAS, max(1, brokers))
-    new = admin_api.NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(settings))
+def _client(bootstrap: str) -> ClusterClient:
+    return ClusterClient(ClientSettings.within(bootstrap, "strandline-pipelines", TIMEOUT_S))
+
+
+def _create(client: ClusterClient, topic: str, partitions: int, *, is_compacted: bool) -> int:
+    settings = {"cleanup.policy": "compact"} if is_compacted else {}
     try:
-        admin.create_topics([new], operation_timeout=TIMEOUT_S)[topic].result()
-    except kafka.KafkaException as error:
-        if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-            raise refused(f"the topic {topic} cannot be created ({error.args[0].str()}): see to the cluster") from error
-    until = time.monotonic() + TIMEOUT_S
-    while topic not in (there := _partitions(admin)):
-        if time.monotonic() > until:
-            raise refused(f"the topic {topic} was created but cannot be used: see `strandline cluster health`")
-        time.sleep(_POLL_S)
-    return there[topic]
+        made = create_topic(client, topic, partitions=partitions, replicas_max=REPLICAS, settings=settings)
+    except ClientFailed as error:
+        raise refused(f"the topic {topic} cannot be created ({error}): see `strandline cluster health`") from error
+    return len(made.leaders)
 
 
-def _partitions(admin: Any) -> dict[str, int]:
-    """By topic, how many partitions it has; topics whose partitions have leaders."""
-    kafka = import_module("confluent_kafka")
+def _partitions(client: ClusterClient) -> dict[str, int]:
+    """Return the number of partitions of each topic."""
     try:
-        told = admin.list_topics(timeout=TIMEOUT_S).topics.values()
-    except kafka.KafkaException as error:
-        raise refused(f"the cluster does not tell its topics ({error.args[0].str()}): is it well?") from error
-    return {each.topic: len(each.partitions) for each in told if each.error is None and each.partitions}
+        topics = client.topics(None)
+    except ClientFailed as error:
+        raise refused(f"the cluster does not tell its topics ({error}): is it well?") from error
+    return {name: len(topic.leaders) for name, topic in topics.items() if topic.leaders}

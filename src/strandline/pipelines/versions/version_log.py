@@ -6,10 +6,8 @@ invalid offset and no error, and its consumer finds the next leader late. Our cl
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Final
 
 import pyarrow as pa
@@ -18,8 +16,8 @@ from strandline.client.arrow_rows import FIELDS
 from strandline.client.cluster_client import LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
+from strandline.client.topic_creation import create_topic
 from strandline.ids import TopicPartition
-from strandline.pipelines.run.local_node import admin_of
 
 TOPIC: Final = "__strandline_pipelines"
 REPLICAS: Final = 3
@@ -29,14 +27,12 @@ ANSWER_S_MAX: Final = 5.0
 _PLACE: Final = TopicPartition(TOPIC, 0)
 _COLUMNS: Final = pa.schema([FIELDS["key"], FIELDS["value"]])
 _SETTINGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024), "segment.ms": "3600000"}
-_LOOK_S: Final = 0.2
 
 
 class RegistryLog:
     """For one thread at a time; `close` it. Whatever fails raises SparkFailed with a sentence."""
 
     def __init__(self, bootstrap: str, timeout_s: float) -> None:
-        self._bootstrap = bootstrap
         self._timeout_s = timeout_s
         self._client = ClusterClient(
             ClientSettings(
@@ -71,21 +67,10 @@ class RegistryLog:
             yield from zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True)
 
     def make(self) -> None:
-        """Unless it is there."""
+        """Create the topic unless it is there."""
         if self.exists():
             return
-        kafka, admin_api = import_module("confluent_kafka"), import_module("confluent_kafka.admin")
-        admin = admin_of(self._bootstrap)
         try:
-            brokers = len(admin.list_topics(timeout=self._timeout_s).brokers)
-            replicas = min(REPLICAS, max(1, brokers))
-            new = admin_api.NewTopic(TOPIC, num_partitions=1, replication_factor=replicas, config=_SETTINGS)
-            admin.create_topics([new], operation_timeout=self._timeout_s)[TOPIC].result()
-        except kafka.KafkaException as error:
-            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
-                raise ClusterFailed(f"the topic {TOPIC} cannot be made: {error.args[0].str()}") from error
-        until = time.monotonic() + self._timeout_s
-        while not self.exists():
-            if time.monotonic() > until:
-                raise ClusterFailed(f"the topic {TOPIC} was made, but no broker knows it yet")
-            time.sleep(_LOOK_S)
+            create_topic(self._client, TOPIC, partitions=1, replicas_max=REPLICAS, settings=_SETTINGS)
+        except ClusterFailed as error:
+            raise ClusterFailed(f"the topic {TOPIC} cannot be made: {error}") from error
