@@ -74,6 +74,9 @@ PATIENCE_S = 300
 def shop_of(topic: str) -> str:
     """The shop with topics that no other test has."""
     text = SHOP.replace('source("orders"', f'source("orders", topic="{topic}.orders"')
+    text = text.replace("@pipeline.stream", f'@pipeline.stream(topic="{topic}.large")')
+    for kind, name in (("table", "totals"), ("view", "rich")):
+        text = text.replace(f"@pipeline.{kind}(", f'@pipeline.{kind}(topic="{topic}.{name}", ')
     return text.replace("orders.dead", f"{topic}.dead")
 
 
@@ -368,7 +371,8 @@ def test_a_missing_topic_and_a_lost_checkpoint_are_refused_before_java(
     assert registry.refresh().pipeline(topic) is None
 
     cli.ok("topic", "create", f"{topic}.orders")
-    datasets = {"totals": DatasetState("totals", Kind.TABLE, "totals", "totals", query_id="7")}
+    written = f"{topic}.totals"
+    datasets = {"totals": DatasetState("totals", Kind.TABLE, written, written, query_id="7")}
     version = VersionState(1, f"{topic}.py", checkpoints=str(home / "checkpoints"), datasets=datasets)
     registry.change(topic, lambda _: PipelineState(topic, 1, {1: version}))
     ended = cli.run("pipeline", "run", f"{topic}.py", "--checkpoints", "checkpoints")
@@ -624,7 +628,7 @@ def test_a_diff_says_without_spark_what_the_declarations_tell(
 ) -> None:
     (home / f"{topic}.py").write_text(shop_of(topic))
     kinds = {"large": Kind.STREAM, "totals": Kind.TABLE, "old": Kind.STREAM, "dead letters of orders": Kind.STREAM}
-    topics = {name: name for name in kinds} | {"dead letters of orders": f"{topic}.dead"}
+    topics = {name: f"{topic}.{name}" for name in kinds} | {"dead letters of orders": f"{topic}.dead"}
     datasets = {
         name: DatasetState(
             name, kind, topics[name], topics[name], key=("id",) if kind is Kind.TABLE else (), query_id="7"

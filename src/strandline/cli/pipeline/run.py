@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import signal
 import sys
 import threading
@@ -73,18 +75,34 @@ def run(
         connect(bootstrap, None, TIMEOUT_S_DEFAULT)
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
+        from strandline.pipelines.run import preflight
         from strandline.pipelines.run.launching import Launch, Place
+        from strandline.pipelines.run.run_record import now_ms
         from strandline.pipelines.run.stages import Stages
+        from strandline.pipelines.versions.version_lease import Claim
 
         place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
         with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem, file=file) as launch:
+            assert launch.pipeline is not None
+            registry = launch.registry()
+            claim = Claim(
+                launch.pipeline, "", os.getpid(), platform.node(), now_ms(), launch.checkpoints(), None, once, takeover
+            )
+            with stages.stage("checks") as stage:
+                version = preflight.check(
+                    registry,
+                    claim,
+                    makes_sources=bootstrap is None,
+                    recovers=recover,
+                    files_are_here=launch.files_are_here,
+                )
+                stage.detail = f"{launch.pipeline.name}, version {version}"
+            launch.begin_spark()
+            # Imported while Java starts.
             from strandline.pipelines.run.running import RunOptions
 
-            assert launch.pipeline is not None
-            pipeline = launch.pipeline
-            launch.registry()
             options = RunOptions(
-                launch.checkpoints(),
+                claim.checkpoints,
                 once=once,
                 takeover=takeover,
                 makes_sources=bootstrap is None,
@@ -92,7 +110,7 @@ def run(
                 accepts=accept,
                 log_home=place.home,
             )
-            _run(pipeline, launch, replace(options, every=every) if every else options, output, stopping)
+            _run(launch.pipeline, launch, replace(options, every=every) if every else options, output, stopping)
 
 
 def _check_every(every: str | None) -> None:
@@ -126,12 +144,8 @@ def _run_version(runner: Runner, launch: Launch, stopping: Stopping) -> Outcome:
     stages = launch.stages
     with _logged(stages, runner) as begin_log:
         with _given_up(runner):
-            with stages.stage("checks") as stage:
-                runner.check(files_are_here=launch.files_are_here)
-                stage.detail = f"{runner.pipeline.name}, version {runner.version}"
-            launch.begin_spark()
             # What the cluster knows is claimed at once. A new pipeline creates nothing until its frames are made.
-            is_leased = runner.is_known
+            is_leased = runner.choose_version()
             if is_leased:
                 runner.lease()
                 begin_log()

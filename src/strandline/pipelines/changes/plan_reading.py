@@ -10,8 +10,8 @@ from typing import Any, Final
 from strandline.pipelines.changes.function_code import digest_of_function
 from strandline.pipelines.changes.plan_form import PlanForm, form_of, short_digest
 from strandline.pipelines.language.loading import modules_of
-from strandline.pipelines.language.model import Pipeline
-from strandline.pipelines.run.compiling import CompiledQuery, dead_letters_name
+from strandline.pipelines.language.model import Pipeline, dead_letters_name
+from strandline.pipelines.run.compiling import CompiledQuery
 from strandline.pipelines.versions.state import unversioned
 
 FORMAT: Final = 1

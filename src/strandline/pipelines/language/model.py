@@ -128,3 +128,8 @@ class KnownDataset:
     """Of its rows, keys among them: a StructType in Spark's JSON."""
     key: tuple[str, ...]
     kind: Kind
+
+
+def dead_letters_name(source: str) -> str:
+    """Return the name of the query that writes the dead letters of a source."""
+    return f"dead letters of {source}"

@@ -16,7 +16,7 @@ from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.language.declaring import running_on
 from strandline.pipelines.language.graph import check_inputs, dead_letters_behind
 from strandline.pipelines.language.loading import modules_of
-from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source
+from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source, dead_letters_name
 from strandline.pipelines.run import encoding
 from strandline.pipelines.run.inputs import Reader
 from strandline.spark.error_translation import explain_failure
@@ -96,10 +96,6 @@ class CompiledQuery:
         if self.output_mode == "append":
             return writer.format("strandline").options(**options)
         return update_mode.write_updates(writer, options)
-
-
-def dead_letters_name(source: str) -> str:
-    return f"dead letters of {source}"
 
 
 def group_of(pipeline: Pipeline, query: str, suffix: str) -> str:

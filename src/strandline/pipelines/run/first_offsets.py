@@ -19,8 +19,7 @@ from typing import Any
 from strandline.client.cluster_client import EARLIEST, LATEST
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import refused
-from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source
-from strandline.pipelines.run.compiling import dead_letters_name
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source, dead_letters_name
 from strandline.pipelines.versions.state import SourceStart, VersionState
 from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.spark.source.options import parse_options

@@ -11,8 +11,15 @@ from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import ClientFailed
 from strandline.client.topic_creation import create_topic
 from strandline.pipelines.failures import PipelineRefused, guess, refused
-from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Source, versioned_topic
-from strandline.pipelines.run.compiling import dead_letters_name
+from strandline.pipelines.language.model import (
+    Dataset,
+    Kind,
+    KnownDataset,
+    Pipeline,
+    Source,
+    dead_letters_name,
+    versioned_topic,
+)
 from strandline.pipelines.versions.state import DatasetState, VersionState
 
 TIMEOUT_S: Final = 30.0

@@ -1,13 +1,12 @@
 """Runs one version of a pipeline: claims it, plans its queries, watches them, and says in the registry how far it is.
 
     runner = Runner(pipeline, registry, RunOptions(checkpoints))
-    runner.check()                  refuses what needs no Spark to be refused; creates nothing
     runner.rehearse(spark)          frames; refuses what only Spark knows; creates nothing
     runner.claim()                  no other process runs it; the topics are there
     runner.plan(spark)              frames, and what the registry keeps of them
     runner.run(stop)                until `stop` is set, the registry asks for it, or with `once` all is done
 
-`check` and `rehearse` may be left out: `claim` and `plan` refuse the same, later.
+`rehearse`, for the version of `choose_version`, may be left out: `plan` refuses the same, later.
 
 A process that is killed leaves a heartbeat that grows old, after which another may begin. Should the first still be
 alive, the sink decides: of two drivers one commits a batch, and the other fails.
@@ -21,7 +20,7 @@ import platform
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -31,10 +30,11 @@ from strandline.pipelines.changes.change_review import is_same_text, review
 from strandline.pipelines.changes.file_changes import lines_of, needing_rebuild, noted, refusal_of
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language import graph
-from strandline.pipelines.language.model import KnownDataset, Pipeline
+from strandline.pipelines.language.model import Pipeline, dead_letters_name
 from strandline.pipelines.run import compiling, first_offsets, outputs, queries
 from strandline.pipelines.run.checkpoint_files import LocalCheckpoint
 from strandline.pipelines.run.multi_topic_commit import silence
+from strandline.pipelines.run.preflight import of_others, refuse_lost
 from strandline.pipelines.run.progress import RunProgress
 from strandline.pipelines.run.run_end import Ended, Outcome, command_id_of, end_if_asked
 from strandline.pipelines.run.run_record import RunRecord, now_ms
@@ -129,26 +129,10 @@ class Runner:
 
     # Before Spark is there
 
-    def check(self, *, files_are_here: bool = True) -> None:
-        """Refuse what cannot run, before Java is started and without creating anything.
-
-        `files_are_here` says that Spark takes a path without a scheme for one of this machine.
-        """
-        self.registry.refresh()
-        self._check_inputs()
-        run, _ = claimed(self._claim(), self.registry.entries(""))
-        self.version = run.version
-        if not self.options.makes_sources:
-            outputs.check_sources(self.registry.bootstrap, self.pipeline)
-        if files_are_here and not self.options.recovers:
-            written = outputs.public_topics_of(self.pipeline)
-            ran = [name for name, each in self._known.datasets.items() if name in written and each.query_id]
-            self._refuse_lost([name for name in ran if self._is_missing_here(name)])
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the registry knows the version that `check` chose."""
-        state = self.registry.pipeline(self.pipeline.name)
+    def choose_version(self) -> bool:
+        """Choose the version that the name means, and return whether the registry knows it."""
+        state = self.registry.refresh().pipeline(self.pipeline.name)
+        self.version = self.options.version or (1 if state is None else state.active)
         return state is not None and self.version in state.versions
 
     def claim(self) -> None:
@@ -160,7 +144,7 @@ class Runner:
         """Become the one that runs this version."""
         self._known_command = command_id_of(self.registry.refresh(), self.pipeline.name)
         # Before anything is made or started for a name that is only mistyped.
-        self._check_inputs()
+        graph.check_inputs(self.pipeline, of_others(self.registry.known_datasets(), self.pipeline.name))
         runs: list[RunState] = []
 
         def change(entries: Mapping[str, dict[str, Any]]) -> Mapping[str, str | None]:
@@ -182,9 +166,6 @@ class Runner:
         if made:
             self.tell(f"created {', '.join(made)}")
         tell_if_weaker(self.registry.bootstrap, self.tell)
-
-    def _check_inputs(self) -> None:
-        graph.check_inputs(self.pipeline, self._of_others(self.registry.known_datasets()))
 
     def _claim(self) -> Claim:
         return Claim(
@@ -221,10 +202,6 @@ class Runner:
         state = self.registry.pipeline(self.pipeline.name) or PipelineState(self.pipeline.name)
         return outputs.topics_of(self.pipeline, self.version, self._known, is_active=state.active == self.version)
 
-    def _is_missing_here(self, dataset: str) -> bool:
-        local = LocalCheckpoint.of(self.checkpoint(dataset))
-        return local is not None and (local.is_half_made or not (local.directory / "metadata").exists())
-
     def give_up(self, reason: str | None) -> None:
         """The run ends before its queries began."""
         if self._record is not None:
@@ -248,7 +225,7 @@ class Runner:
         self._note_plan()
         lost = self.lost_checkpoints()
         if not self.options.recovers:
-            self._refuse_lost(list(lost))
+            refuse_lost(list(lost), self.checkpoints)
         elif lost:
             self._recover(lost)
 
@@ -257,7 +234,7 @@ class Runner:
         wiring = compiling.Wiring(
             self.registry.bootstrap,
             write_topics=self._topics(),
-            known=self._of_others(pinned(self.registry.known_datasets(), version)),
+            known=of_others(pinned(self.registry.known_datasets(), version), self.pipeline.name),
             suffix=outputs.suffix_of(self.version),
             options=self.options.source_options or {},
             sources=first_offsets.beginning_there(self.registry.bootstrap, self.pipeline, version.starts),
@@ -270,16 +247,6 @@ class Runner:
         self._planned = datasets_of(self.pipeline, self.compiled)
         if not is_reviewed:
             self._accepted = self._accepted_changes(spark, version)
-
-    def _refuse_lost(self, lost: Sequence[str]) -> None:
-        if lost:
-            raise PipelineRefused(
-                f"the checkpoint of {', '.join(lost)} is gone from {self.checkpoints}, and without it everything would "
-                "be written a second time: put it back, or say --recover to make it anew from the log"
-            )
-
-    def _of_others(self, known: Mapping[str, KnownDataset]) -> dict[str, KnownDataset]:
-        return {name: each for name, each in known.items() if not name.startswith(f"{self.pipeline.name}.")}
 
     def _settle_starts(self) -> None:
         """Note where queries begin that never ran, before anything is read."""
@@ -402,7 +369,7 @@ class Runner:
 
     @property
     def _letters(self) -> set[str]:
-        return {compiling.dead_letters_name(each) for each in self.pipeline.sources}
+        return {dead_letters_name(each) for each in self.pipeline.sources}
 
     def _has_begun(self, level: list[CompiledQuery]) -> bool:
         """Whether each had its first batch, or has nothing to read."""
