@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from confluent_kafka import Producer
@@ -23,7 +25,7 @@ from tests.pipelines.running_ground import eventually, read_all
 from strandline.cli.common.failures import CommandFailed, Interrupted
 from strandline.cli.common.output import Output
 from strandline.cli.pipeline import rebuild as pipeline_rebuild
-from strandline.cli.pipeline.run import Stopping, tell_end
+from strandline.cli.pipeline.run import Stopping, _logged, tell_end
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Kind
@@ -252,6 +254,15 @@ def test_logs_follows_until_the_run_ends(cli: CommandLine, registry: Registry, t
         log.close()
         assert b"done" in process.stdout.readline()
         assert process.wait(PATIENCE_S) == 0
+
+
+def test_a_run_goes_on_without_a_log_that_cannot_be_written(home: Path) -> None:
+    (home / "file").write_text("")
+    said = io.StringIO()
+    runner = cast(Runner, SimpleNamespace(log_path=home / "file" / "run.log"))
+    with _logged(Stages(said), runner) as begin:
+        begin()
+    assert said.getvalue().startswith("  no log is kept: ")
 
 
 def test_logs_says_where_the_log_is_that_is_not_here(

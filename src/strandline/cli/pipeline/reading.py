@@ -26,7 +26,7 @@ PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.
 
 @contextmanager
 def registry_of(bootstrap: str | None) -> Iterator[Registry]:
-    """The registry, read to its end. If this directory has a node that does not run, it is started for the time."""
+    """Yield the registry, read to its end. A node of this directory that does not run is started for the time."""
     from strandline.pipelines.run.local_node import find_ground, has_node, running_node
     from strandline.pipelines.versions.version_store import Registry
 
@@ -69,8 +69,11 @@ def query_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, QueryG
     """Return those of the groups that belong to queries of pipelines; the registry is read only if some may."""
     if not is_plain(cluster) or not any(each.startswith("pipeline.") for each in group_ids):
         return {}
-    from strandline.pipelines.versions.version_store import Registry, RegistryFailed
-
+    try:
+        from strandline.pipelines.versions.version_store import Registry, RegistryFailed
+    except ImportError:
+        # Pipelines are an extra, and groups are shown without it, too.
+        return {}
     found = {}
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -97,7 +100,7 @@ def group_ids_of(state: PipelineState) -> dict[str, int]:
 
 
 def state_in_words(run: RunState | None, now_ms: int) -> str:
-    """`running`, `stopped`, `failed`; or that it ended without a word."""
+    """Return the state of a run: `running`, `stopped`, `failed`; `lost` if its process is gone and said nothing."""
     if run is None:
         return "never run"
     if run.state in ("starting", "running") and not is_there(run, now_ms):
@@ -106,7 +109,7 @@ def state_in_words(run: RunState | None, now_ms: int) -> str:
 
 
 def is_there(run: RunState, now_ms: int) -> bool:
-    """Whether a run goes on, as far as can be told from here."""
+    """Return whether a run goes on, as far as this machine can know."""
     from strandline.pipelines.versions import version_lease as claiming
 
     return claiming.is_there(run, now_ms, here=platform.node())

@@ -41,7 +41,7 @@ Checkpoints = Annotated[
 SparkSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
 ]
-Recover = Annotated[bool, typer.Option("--recover", help="Make checkpoints that are lost anew, from the log.")]
+Recover = Annotated[bool, typer.Option("--recover", help="Rebuild checkpoints that are lost from the log.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and whole traces of failures.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline: a Python or SQL file.")]
 
@@ -175,7 +175,11 @@ def _logged(stages: Stages, runner: Runner) -> Iterator[Callable[[], None]]:
 
     def begin() -> None:
         if path := runner.log_path:
-            opened.append(RunLog(path))
+            try:
+                opened.append(RunLog(path))
+            except OSError as error:
+                stages.say(f"  no log is kept: {error}")
+                return
             stages.keep(opened[0])
 
     try:
@@ -191,7 +195,7 @@ def _logged(stages: Stages, runner: Runner) -> Iterator[Callable[[], None]]:
 
 
 def _await_switch(launch: Launch, name: str, stopping: Stopping) -> str | None:
-    """The file of the version that the name means after the switch; None if the user does not want to wait."""
+    """Return the file of the version that the name means after the switch; None if the user does not want to wait."""
     from strandline.pipelines.rebuild.phases import is_switching
     from strandline.pipelines.versions.version_files import file_of
 
@@ -226,7 +230,7 @@ def tell_end(runner: Runner, outcome: Outcome, output: Output) -> None:
 
 @contextmanager
 def _given_up(runner: Runner) -> Iterator[None]:
-    """A run that fails before its queries begin says so, so that nobody takes it for alive."""
+    """Record that a run failed before its queries began, so that other commands do not take it for alive."""
     try:
         yield
     except BaseException as error:
@@ -238,7 +242,7 @@ def _given_up(runner: Runner) -> Iterator[None]:
 
 @contextmanager
 def _stopped_early(stopping: Stopping, file: str, *, once: bool) -> Iterator[None]:
-    """Who stops a run that has not begun gets what they want, as later on; not so if it was to do its work once."""
+    """End quietly if the user stops a run that has not begun; with `once` the work is not done, so that is an error."""
     try:
         yield
     except Interrupted:

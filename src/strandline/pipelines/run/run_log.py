@@ -24,12 +24,19 @@ SPARK_LOG_KEPT_BYTES_MAX: Final = 1024 * 1024
 """How much of the end of Spark's log is kept when a run ends."""
 
 
+class _Handler(RotatingFileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Drop the line: a full disk is no reason to end a run, or to cover its display with traces."""
+
+
 class RunLog:
+    """The log of one run, which begins a new file. OSError if there can be none."""
+
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._spark_copy = path.with_name("spark.log")
         self._spark_copy.unlink(missing_ok=True)
-        self._handler = RotatingFileHandler(path, maxBytes=RUN_LOG_BYTES_MAX, backupCount=1, delay=True)
+        self._handler = _Handler(path, maxBytes=RUN_LOG_BYTES_MAX, backupCount=1, delay=True)
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         if path.exists():
             self._handler.doRollover()
