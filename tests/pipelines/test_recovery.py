@@ -164,7 +164,7 @@ def test_without_notes_positions_come_from_the_group(
     # Where nobody reported anything, nothing is made up.
     shutil.rmtree(shop.checkpoints)
     monkeypatch.setattr("strandline.pipelines.run.compiling.group_of", lambda *_: "of nobody")
-    with pytest.raises(PipelineRefused, match="nobody knows how far large was"):
+    with pytest.raises(PipelineRefused, match="it is not known how far large was"):
         shop.recover("large")
 
 

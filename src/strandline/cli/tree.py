@@ -72,7 +72,7 @@ COMMANDS: dict[str, Entry] = {
             ("lag", "group.lag:lag", "How far groups are behind, where that goes, when they lose records."),
             ("reset", "group.reset:reset", "Move a group to other offsets: read again, or skip."),
             ("delete", "group.delete:delete", "Delete groups and their positions."),
-            ("history", "group.history:history", "Why it rebalanced: who came, left, timed out, flaps."),
+            ("history", "group.history:history", "Why it rebalanced: which members came, left, timed out, flap."),
         ),
     ),
     "txn": Entry(
@@ -93,7 +93,7 @@ COMMANDS: dict[str, Entry] = {
             ("info", "cluster.info:info", "Brokers, controller, features, and how the partitions are."),
             ("status", "cluster.status:status", "Nodes, leaders, replicas, disks; what is not whole, and why."),
             ("health", "cluster.health:health", "Say whether the cluster is well; exit code 5 if not."),
-            ("quorum", "cluster.quorum:quorum", "Who leads the metadata, who votes, who is behind."),
+            ("quorum", "cluster.quorum:quorum", "Show the metadata quorum: leader, voters, lag."),
             ("elect", "cluster.elect:elect", "Give leadership back to preferred replicas."),
             ("drain", "cluster.drain:drain", "Move every replica of a broker to others."),
             ("reassign", "cluster.reassign:reassign", "Move replicas, change their number, show what is under way."),
@@ -166,7 +166,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _as_meant(arguments: list[str]) -> list[str]:
-    """Return what people type who have not read the help in the words of the help."""
+    """Return the arguments with common aliases replaced: `ls`, `rm`, `status`, `version`."""
     match arguments:
         case ["version"]:
             return ["--version"]
@@ -178,7 +178,7 @@ def _as_meant(arguments: list[str]) -> list[str]:
 
 
 def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
-    """The typer app with the called command loaded and every other one a stub."""
+    """Return the typer app with the called command loaded and every other one a stub."""
     # A shell that asks for completions names the command in the environment, not in the arguments.
     typed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS")
     if typed and any(name.endswith("_COMPLETE") for name in os.environ):
@@ -236,7 +236,7 @@ _Version = Annotated[
 
 
 def _root(version: _Version = False) -> None:
-    """The callback that carries the options of the root."""
+    """Carry the options of the root."""
 
 
 def _load(target: str) -> Callable[..., object]:

@@ -15,7 +15,7 @@ _UP: Final = "\033[A"
 
 
 class LiveLines:
-    """Draws what `lines` returns, again and again, below all that is said. For several threads.
+    """A part of a terminal that shows what `lines` returns, below all that is said. For several threads.
 
     `lines` is called by a thread of its own. On a stream that is no terminal only what is said is written.
     """

@@ -15,7 +15,7 @@ _BAR_WIDTH = 20
 
 
 class Progress:
-    """Shown on a terminal only, and only for work that takes longer than a blink. `total` None: a count, no bar."""
+    """A bar on a terminal, for work that takes longer than a blink. `total` None: a count, no bar."""
 
     def __init__(
         self, doing: str, *, total: int | None, unit: str, is_bytes: bool = False, wanted: bool = True

@@ -128,7 +128,7 @@ def _plan(registry: Registry, state: PipelineState, doomed: list[Doomed], kept: 
 
 
 def _groups_reading(cluster: Cluster, topics: set[str], own: set[str]) -> dict[str, list[str]]:
-    """By topic, the groups with a position in it or a member that reads it."""
+    """Return, by topic, the groups with a position in it or a member that reads it."""
     found: dict[str, list[str]] = {}
     for group in read_groups(cluster) if topics else ():
         if group.group_id in own:

@@ -192,7 +192,7 @@ def _input_in_words(pipeline: Pipeline, dataset: Dataset, name: str, known: dict
         is_table = known[name].kind.has_keys
     if name in dataset.changes:
         return f"{name} (its changes, a stream)"
-    return f"{name} (a table, anew for each batch)" if is_table else f"{name} (a stream)"
+    return f"{name} (a table, read again for each batch)" if is_table else f"{name} (a stream)"
 
 
 # What Spark says

@@ -13,7 +13,7 @@ from strandline.cli.common.failures import CommandFailed, ExitCode, NotFound, fr
 
 @contextmanager
 def plain_failures(*, verbose: bool = False, bootstrap: str = "the cluster") -> Iterator[None]:
-    """Whatever is raised in the block becomes a `CommandFailed`; `verbose` prints its whole trace before."""
+    """Turn what the block raises into a `CommandFailed`; `verbose` prints the whole trace before."""
     try:
         yield
     except CommandFailed:
@@ -28,7 +28,7 @@ def plain_failures(*, verbose: bool = False, bootstrap: str = "the cluster") -> 
 
 
 def failure_of(error: Exception, bootstrap: str) -> CommandFailed | None:
-    """None for what is nobody's but ours."""
+    """Return the error as a failure for the user; None for a bug of ours, which is raised as it is."""
     from confluent_kafka import KafkaException
 
     from strandline.client.failures import ClientFailed

@@ -66,7 +66,7 @@ def rebuild(
 ) -> None:
     """Run a new version of a pipeline, from where the old one began, beside it; then switch to it.
 
-    Until the switch all who read see the old version, and then the new one. The old one is kept until --finish. If the
+    Readers see the old version until the switch, and then the new one. The old one is kept until --finish. If the
     command is killed, say it again: it goes on where it was.
     """
     if rollback and finish:
@@ -153,7 +153,7 @@ def _means(
 
 
 def expected_records(runner: Runner) -> int:
-    """What the queries of a version that never ran have to read of the topics that others write."""
+    """Return what the queries of a version that never ran have to read of the topics that others write."""
     from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, ClusterClient
     from strandline.ids import TopicPartition
 

@@ -24,7 +24,7 @@ def status(
     bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """How far a pipeline is: the batches and rows of each dataset, what it has yet to read, and what came too late."""
+    """Show how far a pipeline is: batches and rows of each dataset, what it has yet to read, and what came too late."""
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:
         if name is None:

@@ -14,7 +14,7 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
 class Lines:
-    """Iterates over lines without their ends; knows where it is, and how far it got."""
+    """An iterator over lines without their ends, which knows where it is and how far it got."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths = paths or [Path("-")]
@@ -25,12 +25,12 @@ class Lines:
 
     @property
     def place(self) -> str:
-        """The line that was read last, for a complaint about it."""
+        """Return the line that was read last, for a complaint about it."""
         return f"{self._name}, line {self._number}"
 
     @property
     def is_typed(self) -> bool:
-        """Whether a person types the lines: then the terminal is theirs, and nothing may be drawn on it."""
+        """Return whether a person types the lines: then the terminal is theirs, and nothing may be drawn on it."""
         return Path("-") in self._paths and sys.stdin.isatty()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -56,7 +56,7 @@ class Lines:
             yield line.removesuffix(b"\n")
 
     def _total_size(self) -> int | None:
-        """How much there is to read, or None where only the end will tell. A missing file is told before any work."""
+        """Return how many bytes there are to read; None if that is not known. Refuse a missing file before any work."""
         total: int | None = 0
         for path in self._paths:
             if str(path) == "-":

@@ -145,7 +145,7 @@ def _unescaped(text: str) -> bytes:
 
 @dataclass(frozen=True)
 class Shape:
-    """How the input becomes records."""
+    """The way in which input becomes records."""
 
     read_json: bool
     key: bytes | None
@@ -191,7 +191,7 @@ def records(source: Lines, shape: Shape) -> Iterator[NewRecord]:
 
 
 def paced(source: Iterator[NewRecord], rate: float | None) -> Iterator[NewRecord]:
-    """The records, at most `rate` a second: each has its moment, so a slow one does not slow all that follow."""
+    """Return the records, at most `rate` a second: each has its moment, so a slow one does not slow all that follow."""
     if rate is None:
         yield from source
         return

@@ -26,10 +26,10 @@ KNOCK_S = 1.0
 
 
 class Sink(Protocol):
-    """Takes records until it has enough."""
+    """A receiver of records, until it has enough."""
 
     def take(self, records: list[ReadRecord]) -> int:
-        """How many of the records were wanted: all, or the first few."""
+        """Take records, and return how many were wanted: all, or the first few."""
 
     @property
     def done(self) -> bool: ...
@@ -50,7 +50,7 @@ class Collected:
 def look_up_ranges(
     cluster: Cluster, admin: Any, topic: str, partitions: list[int], begin: Position, stop: Position
 ) -> Ranges:
-    """Where to begin and where to stop; a record at the latter is not read any more."""
+    """Return where to begin and where to stop in each partition; the record at the stop is not read."""
     spec_of = admin_api().OffsetSpec
     starts = _list_offsets(cluster, admin, topic, partitions, spec_of.earliest())
     ends = _list_offsets(cluster, admin, topic, partitions, spec_of.latest())
@@ -85,7 +85,7 @@ def _list_offsets(cluster: Cluster, admin: Any, topic: str, partitions: list[int
 
 
 class Patience:
-    """Ends a reading that makes no progress, so that a cluster that stopped answering is told and not waited for.
+    """A limit on a reading that makes no progress, so that a cluster that stopped answering is reported.
 
     With --follow it goes on, and says that the cluster is away and when it is back.
     """
@@ -125,7 +125,7 @@ class Patience:
 
 
 class Reading:
-    """Reads chosen partitions from chosen offsets, without a group."""
+    """A reading of chosen partitions from chosen offsets, without a group."""
 
     def __init__(self, cluster: Cluster, topic: str, ranges: Ranges) -> None:
         self._cluster = cluster
@@ -151,7 +151,7 @@ class Reading:
             consumer.close()
 
     def _poll(self, consumer: Any, unfinished: set[int], follow: bool) -> tuple[list[ReadRecord], CommandFailed | None]:
-        """The next records, and the failure behind them, if they end with one; takes partitions off `unfinished` whose
+        """Return the next records, and the failure behind them if there is one; take partitions off `unfinished` whose
         end, as it was at the start, is reached."""
         batch: list[ReadRecord] = []
         for message in consumer.consume(_RECORDS_PER_POLL, _POLL_S):
@@ -172,7 +172,7 @@ class Reading:
 
 
 def last_records(cluster: Cluster, topic: str, ranges: Ranges, count: int) -> list[ReadRecord]:
-    """The newest `count` records of all partitions together, oldest first.
+    """Return the newest `count` records of all partitions together, oldest first.
 
     Offsets are not dense (compaction, transaction markers), so a window that holds too few is read again, doubled.
     """
@@ -202,7 +202,7 @@ def _newest(found: list[ReadRecord], count: int) -> list[ReadRecord]:
 
 
 class GroupReading:
-    """Reads as a member of a group. What was printed is committed, and nothing else."""
+    """A reading as a member of a group. What was printed is committed, and nothing else."""
 
     def __init__(self, cluster: Cluster, topic: str, group: str, *, earliest: bool) -> None:
         self._cluster = cluster

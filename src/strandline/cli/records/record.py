@@ -51,7 +51,7 @@ def to_json(record: ReadRecord) -> dict[str, Any]:
 
 
 def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
-    """`{"value": "text"}`, or `{"value_base64": "..."}` when the bytes are no UTF-8."""
+    """Return `{"value": "text"}`, or `{"value_base64": "..."}` when the bytes are no UTF-8."""
     if content is None:
         return {name: None}
     try:
@@ -64,7 +64,7 @@ _FIELDS = {"topic", "offset", "timestamp", "partition", "key", "key_base64", "va
 
 
 def from_json(line: bytes) -> NewRecord:
-    """One line of JSON as a record to write; ValueError says what is wrong.
+    """Return one line of JSON as a record to write; ValueError says what is wrong.
 
     `topic` and `offset` are understood and ignored, so that what `consume --json` prints can be fed back.
     """
@@ -142,7 +142,7 @@ _TOKEN = re.compile(r"%(?P<piece>.)|\\x(?P<hex>[0-9a-fA-F]{2})|\\(?P<escape>.)|(
 
 
 def compile_format(pattern: str) -> Callable[[ReadRecord], bytes]:
-    """A kcat format string as a function; ValueError names the part that is unknown.
+    """Return a kcat format string as a function; ValueError names the part that is unknown.
 
     %s value, %S its size, %R its size as 4 bytes, %k key, %K its size, %T timestamp in ms, %t topic, %p partition,
     %o offset, %h headers, %% a percent sign; \\n \\r \\t \\0 \\\\ \\xNN.

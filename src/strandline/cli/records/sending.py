@@ -82,7 +82,7 @@ class Sending:
             return
         self.acknowledged += 1
         partition = message.partition()
-        # With acks=0 nobody knows the offset.
+        # With acks=0 the broker does not say the offset.
         offset = -1 if message.offset() is None else message.offset()
         first, last, count = self.offsets.get(partition, (offset, offset, 0))
         self.offsets[partition] = (min(first, offset), max(last, offset), count + 1)

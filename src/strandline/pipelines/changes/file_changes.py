@@ -1,4 +1,4 @@
-"""What a change of the file means for each dataset, told before anything runs (pure).
+"""What a change of the file means for each dataset, known before anything runs (pure).
 
 same                        nothing that counts has changed
 new                         it never ran: it begins with its inputs
@@ -42,7 +42,7 @@ class Change:
 
 
 def changes_of(before: VersionState, planned: Mapping[str, DatasetState], *, is_same_text: bool) -> list[Change]:
-    """What becomes of each dataset of a version when it runs as `planned`."""
+    """Return what becomes of each dataset of a version when it runs as `planned`."""
     known = {name: each for name, each in {**before.gone, **before.datasets}.items() if each.query_id is not None}
     found = []
     for name, now in planned.items():
@@ -78,7 +78,7 @@ def needing_rebuild(changes: list[Change]) -> list[Change]:
 
 
 def lines_of(changes: list[Change], *, is_same_text: bool) -> list[str]:
-    """What a run tells of them; nothing of a first run, or where nothing has changed."""
+    """Return what a run says of the changes: nothing of a first run, or where nothing has changed."""
     if all(each.verdict is Verdict.NEW for each in changes):
         return []
     if is_same_text and all(each.verdict is Verdict.SAME and not each.reason for each in changes):
@@ -104,7 +104,7 @@ def refusal_of(needing: list[Change], pipeline: str) -> str:
 def noted(
     version: VersionState, planned: Mapping[str, DatasetState], *, waiting: frozenset[str] = frozenset()
 ) -> VersionState:
-    """The version as it is planned; `waiting` are datasets that stay what they were, until they have had a batch."""
+    """Return the version as it is planned; datasets in `waiting` stay what they were until they have had a batch."""
     known = {**version.gone, **version.datasets}
     datasets = {
         name: known[name] if name in waiting and name in known else replace(each, query_id=_id_of(known.get(name)))
@@ -145,7 +145,7 @@ def _of_known(was: DatasetState, now: DatasetState, *, is_same_text: bool) -> tu
 
 
 def _why_rebuild(was: DatasetState, now: DatasetState) -> str:
-    """What no state goes with, beside its form."""
+    """Return a reason for a rebuild that holds whatever the form of the state; empty if there is none."""
     if was.kind.has_keys != now.kind.has_keys:
         return f"it was a {was.kind.value} and is a {now.kind.value}, which one topic cannot be: give it another"
     if now.kind.has_keys and was.key != now.key:
@@ -174,7 +174,7 @@ def _of_same_state(was: DatasetState, now: DatasetState, *, is_same_text: bool) 
 
 
 def _difference(was: DatasetState, now: DatasetState) -> str:
-    """What differs first between two forms."""
+    """Return what differs first between two forms."""
     pairs = zip_longest(was.form, now.form, fillvalue="")
     before, after = next((a, b) for a, b in pairs if a != b)
     aspect, _, old = before.partition(": ")

@@ -109,7 +109,7 @@ class _Reading:
         yield from self._values("bases", of.__bases__, depth)
 
     def _is_installed(self, value: Any) -> bool:
-        """Whether a worker imports it by its name, so that no file of the pipeline says what it does."""
+        """Return whether a worker imports it by its name, so that no file of the pipeline says what it does."""
         module = str(getattr(value, "__module__", ""))
         found: Any = sys.modules.get(module)
         for name in value.__qualname__.split("."):
@@ -118,7 +118,7 @@ class _Reading:
 
 
 def _parts(value: Any) -> list[Any]:
-    """What it would be made from in another process."""
+    """Return what it would be made from in another process."""
     try:
         told = value.__reduce_ex__(4)
     except Exception:

@@ -59,12 +59,12 @@ class Columns:
 
     @staticmethod
     def _is_input(node: Node, inputs: Mapping[str, str]) -> bool:
-        """The innermost alias is ours; a function may give a frame the name of an input again."""
+        """Return whether it is an input. The innermost alias is ours; a function may use the name of an input again."""
         is_inner = not any(each.kind == "SubqueryAlias" for top in node.children for each in top.below())
         return is_inner and _alias_of(node) in inputs
 
     def is_of_input(self, node: Node) -> bool:
-        """Whether it only reads and decodes an input, which is the same whatever the file says."""
+        """Return whether it only reads and decodes an input, which is the same whatever the file says."""
         return id(node) in self._of_inputs
 
     def is_streaming(self, node: Node) -> bool:
@@ -99,7 +99,7 @@ class Columns:
             self._under_way.discard(column)
 
     def text(self, node: Node, variables: dict[int, str] | None = None) -> str:
-        """How an expression is computed: `sum(orders.amount)`."""
+        """Return how an expression is computed: `sum(orders.amount)`."""
         variables = {} if variables is None else variables
         if node.kind == "Alias":
             return self.text(node.children[0], variables)
@@ -126,7 +126,7 @@ class Columns:
 
 
 def _window(node: Node, column: str, text: str) -> str:
-    """A window of time in few words: Spark makes a page of arithmetic of it."""
+    """Return a window of time in few words: Spark makes a page of arithmetic of it."""
     numbers = {str(each.fields.get("value")) for each in node.below() if each.kind == "Literal"}
     lengths = sorted(int(each) / 1_000_000 for each in numbers if each.isdigit() and int(each) > 1)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
@@ -134,13 +134,13 @@ def _window(node: Node, column: str, text: str) -> str:
 
 
 def _is_told(name: str, value: Any) -> bool:
-    """Whether a field says something. Expressions in it are children, too, and have ids."""
+    """Return whether a field says something. Expressions in it are children, too, and have ids."""
     is_expression = "num-children" in json.dumps(value)
     return name not in _NOT_TOLD and value not in (None, [], False) and not is_expression and not _is_places(value)
 
 
 def _is_places(value: Any) -> bool:
-    """Whether it says at which places the children are."""
+    """Return whether it says at which places the children are."""
     return isinstance(value, list) and all(type(each) is int for each in value)
 
 

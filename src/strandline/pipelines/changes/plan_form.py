@@ -52,7 +52,7 @@ def form_of(
     inputs: Mapping[str, str],
     functions: Mapping[int, str] | None = None,
 ) -> PlanForm:
-    """The form of a plan.
+    """Return the form of a plan.
 
     `inputs` are what the aliases of its inputs are called, and `functions` digests of the code of Python functions, by
     their id in the plan.
@@ -68,7 +68,7 @@ def form_of(
 
 @dataclass
 class _Walk:
-    """Collects what is kept, from the output to the inputs."""
+    """A walk from the output to the inputs that collects what is kept."""
 
     columns: Columns
     state: list[str] = field(default_factory=list)

@@ -21,7 +21,7 @@ _FUNCTIONS: Final = ("PythonUDF", "PythonUDAF")
 
 
 def made_with() -> str:
-    """What a form depends on beside the file: only those that were made with the same can be compared."""
+    """Return what a form depends on beside the file: only those that were made with the same can be compared."""
     import pyspark
 
     return f"{FORMAT}, Spark {pyspark.__version__}, Python {'.'.join(platform.python_version_tuple()[:2])}"
@@ -43,7 +43,7 @@ def form_of_query(compiled: CompiledQuery, pipeline: Pipeline) -> PlanForm:
 
 
 def _left_out(node: Any) -> dict[str, Any]:
-    """What the JSON of a plan has as null."""
+    """Return what the JSON of a plan has as null."""
     name = str(node.nodeName())
     if name == "EventTimeWatermark":
         return {"delay": str(node.delay().toString())}
@@ -63,7 +63,7 @@ def _below(node: Any) -> Iterator[Any]:
 
 
 def _functions(nodes: list[Any], own: Collection[str]) -> dict[int, str]:
-    """By their ids in the plan, digests of the Python functions."""
+    """Return digests of the Python functions, by their ids in the plan."""
     found = {}
     for node in nodes:
         for each in (one for top in _all(node.expressions()) for one in _below(top)):

@@ -30,7 +30,7 @@ class Node:
             yield from each.below()
 
     def expressions(self, name: str) -> list[Node]:
-        """Those in one field."""
+        """Return the expressions in one field."""
         return expressions_in(self.fields.get(name))
 
     def all_expressions(self) -> list[Node]:
@@ -49,12 +49,12 @@ def tree_of(told: Sequence[Mapping[str, Any]]) -> Node:
 
 
 def references(of: Iterable[Node]) -> set[int]:
-    """The columns that expressions are made of, and those that they define."""
+    """Return the columns that expressions are made of, and those that they define."""
     return {each.id for top in of for each in top.below() if each.id is not None}
 
 
 def expressions_in(value: Any) -> list[Node]:
-    """A field that is an expression, or a list of them."""
+    """Return a field that is an expression, or a list of them."""
     if not isinstance(value, list) or not value:
         return []
     if isinstance(value[0], dict):
@@ -67,7 +67,7 @@ def id_of(told: Any) -> int | None:
 
 
 def word_of(told: Any) -> str:
-    """The name of one of Spark's objects: `Inner`."""
+    """Return the name of one of Spark's objects: `Inner`."""
     if not isinstance(told, dict):
         return str(told or "")
     return str(told.get("object") or told.get("product-class") or "").rpartition(".")[2].rstrip("$")

@@ -113,5 +113,5 @@ def watermark_of(name: str, column: str, delay: str, at: Place) -> Watermark:
 
 
 def is_time(text: str) -> bool:
-    """Whether it is a span of time in Spark's words, `10 minutes`."""
+    """Return whether it is a span of time in Spark's words, `10 minutes`."""
     return _DELAY.fullmatch(text) is not None

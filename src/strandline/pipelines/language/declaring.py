@@ -54,7 +54,7 @@ _session: ContextVar[Any] = ContextVar("session", default=None)
 
 @contextmanager
 def collecting(file: str) -> Iterator[Declarations]:
-    """What is declared in the block."""
+    """Yield what is declared in the block."""
     declarations = Declarations(file)
     token = _current.set(declarations)
     try:
@@ -65,7 +65,7 @@ def collecting(file: str) -> Iterator[Declarations]:
 
 @contextmanager
 def running_on(session: SparkSession) -> Iterator[None]:
-    """`pipeline.spark()` is this session in the block."""
+    """Make `pipeline.spark()` this session in the block."""
     token = _session.set(session)
     try:
         yield
@@ -77,7 +77,7 @@ def running_on(session: SparkSession) -> Iterator[None]:
 
 
 def name(of: str) -> None:
-    """The pipeline's name; without it, it is that of the file."""
+    """Name the pipeline; without it, it has the name of the file."""
     name_pipeline(of, _here())
 
 
@@ -90,7 +90,7 @@ def name_pipeline(of: str, at: Place) -> None:
 
 
 def spark() -> SparkSession:
-    """The session that the pipeline runs on; for functions that read something other than their inputs."""
+    """Return the session that the pipeline runs on, for functions that read something other than their inputs."""
     session = _session.get()
     if session is None:
         raise refused(
@@ -256,7 +256,7 @@ def _watermark(name: str, said: object, at: Place) -> Watermark:
 
 
 def _inputs(name: str, function: Callable[..., Any], at: Place) -> tuple[str, ...]:
-    """The names of the parameters; those with a default are no inputs."""
+    """Return the names of the parameters; those with a default are no inputs."""
     found = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
@@ -271,7 +271,7 @@ def _names(said: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _ddl(schema: Any) -> str | None:
-    """A schema as text. Spark's StructType is known by what it can do: Spark is not imported here."""
+    """Return a schema as text. Spark's StructType is known by what it can do: Spark is not imported here."""
     if schema is None or isinstance(schema, str):
         return schema
     return ", ".join(
@@ -287,7 +287,7 @@ def _first_line(function: Callable[..., Any]) -> str:
 
 
 def _here() -> Place:
-    """The line of the user's that called us."""
+    """Return the line of the user's file that called this package."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

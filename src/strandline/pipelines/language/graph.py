@@ -13,7 +13,7 @@ _DECORATE: Final = "decorate a function with @pipeline.stream"
 
 
 def arranged(declared: Declarations, name: str, *, known: Collection[str] | None = ()) -> Pipeline:
-    """The pipeline, with each dataset after what it reads; PipelineRefused if the file does not hold together.
+    """Return the pipeline, with each dataset after what it reads; PipelineRefused if the file does not hold together.
 
     `known` are the datasets of other pipelines; None leaves the check of unknown inputs for later.
     """
@@ -58,7 +58,7 @@ def _check_inputs(sources: Mapping[str, Source], datasets: Mapping[str, Dataset]
 
 
 def _is_sql(file: str) -> bool:
-    """Whether what to do is said in words of SQL."""
+    """Return whether the dataset is a query in SQL."""
     return file.endswith(".sql")
 
 
@@ -120,7 +120,7 @@ def dead_letters_behind(pipeline: Pipeline, dataset: Dataset) -> str | None:
 
 
 def _ordered(datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
-    """In the file's order, but each after what it reads."""
+    """Return the datasets in the file's order, but each after what it reads."""
     done: dict[str, Dataset] = {}
     path: list[str] = []
 

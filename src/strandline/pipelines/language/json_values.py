@@ -75,7 +75,7 @@ class RowReading:
 
     @property
     def options(self) -> dict[str, str]:
-        """Of the source."""
+        """Return the options of the source."""
         found: dict[str, str] = {}
         if self._known:
             found |= {"valueSchema": ddl(self._known), "valueColumn": _VALUE}
@@ -85,11 +85,11 @@ class RowReading:
 
     @property
     def needs_value(self) -> bool:
-        """Whether Spark parses some of it."""
+        """Return whether Spark parses some of it."""
         return bool(self._others)
 
     def parsed(self, records: DataFrame) -> DataFrame:
-        """The records with what Spark parses, in one column: it would parse once for each that is taken out."""
+        """Return the records with what Spark parses, in one column: it would parse once for each that is taken out."""
         if not self._others:
             return records
         shape = StructType([*self._others, StructField(CORRUPT, StringType())])
@@ -104,7 +104,7 @@ class RowReading:
         return found
 
     def misfit(self) -> Column:
-        """Why a record does not fit; null if it does."""
+        """Return why a record does not fit; null if it does."""
         found = F.lit(None).cast("string")
         if self._others:
             found = F.when(self._corrupt_others().isNotNull(), F.lit(BAD_VALUE))
@@ -116,7 +116,7 @@ class RowReading:
         return found
 
     def refusing(self, records: DataFrame, source: str, topic: str) -> DataFrame:
-        """The records that fit; another one ends the query with a sentence."""
+        """Return the records that fit; another one ends the query with a sentence."""
         texts = [F.col(CORRUPT_KEY_COLUMN)] if self._key else []
         texts += [F.col(CORRUPT)] if self._known else []
         texts += [self._corrupt_others()] if self._others else []
@@ -134,19 +134,19 @@ class RowReading:
         return records.where(fits)
 
     def _corrupt_others(self) -> Column:
-        """The value where Spark's parser refuses it: an empty text it answers with null and no complaint."""
+        """Return the value where Spark's parser refuses it: an empty text it answers with null and no complaint."""
         text = F.col("value").cast("string")
         nothing = F.when(F.col(_OTHERS).isNull() & (F.trim(text) != "null"), text)
         return F.coalesce(F.col(_OTHERS).getField(CORRUPT), nothing)
 
 
 def source_parses(schema: StructType) -> bool:
-    """Whether `valueSchema` can be this, without a column around it."""
+    """Return whether `valueSchema` can be this, without a column around it."""
     return all(field.name.lower() not in _TAKEN and is_known(field.dataType) for field in schema.fields)
 
 
 def is_known(of: DataType) -> bool:
-    """Whether our source makes columns of this type."""
+    """Return whether our source makes columns of this type."""
     if isinstance(of, ArrayType):
         return is_known(of.elementType)
     if isinstance(of, StructType):

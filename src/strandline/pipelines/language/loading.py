@@ -2,7 +2,7 @@
 
 A Python file is a module while it is loaded and afterwards, under a name of its own, with its directory first on the
 path for what it imports; a copy, as a version keeps one, has that of the file it was made from. `modules_of` are the
-modules that came with it: Spark's workers cannot import them by name, so whoever runs the pipeline sends them by value.
+modules that came with it: Spark's workers cannot import them by name, so the run sends them by value.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _modules: dict[str, list[ModuleType]] = {}
 
 
 def load(path: str | Path, *, known: Collection[str] | None = ()) -> Pipeline:
-    """The pipeline in a file, `.sql` or Python; PipelineRefused, in one sentence, for everything that is wrong in it.
+    """Return the pipeline in a file, `.sql` or Python; PipelineRefused says in one sentence what is wrong in it.
 
     `known` are names of datasets of other pipelines, which it may read; None leaves unknown inputs to
     `graph.check_inputs`.
@@ -35,7 +35,7 @@ def load(path: str | Path, *, known: Collection[str] | None = ()) -> Pipeline:
     file = Path(path)
     text = _text(file)
     if file.suffix.lower() not in (".py", ".sql"):
-        # Prose is hardly ever Python, and its "syntax error" would help nobody.
+        # Prose is hardly ever Python, and its "syntax error" would not help the user.
         raise refused(f"{file} is neither Python nor SQL by its name: name the pipeline's .py or .sql file")
     with declaring.collecting(str(path)) as declared:
         if file.suffix.lower() == ".sql":
@@ -140,6 +140,6 @@ def _said(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException, declared: Declarations) -> Place:
-    """The last line of the file itself on the way to the exception."""
+    """Return the last line of the file itself on the way to the exception."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == declared.file]
     return Place(declared.file, (lines[-1] if lines else 1) or 1)

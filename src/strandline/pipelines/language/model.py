@@ -8,7 +8,7 @@ A pipeline has sources, which are topics that others write, and datasets, each a
     temporary    no topic; it is a part of whatever reads it
 
 A function's parameters name what it reads: other datasets or sources. Streams are read as streams. A table is read as
-it is when a batch begins (a static frame, anew for each batch); its changes are a stream by `changes` in the decorator.
+it is when a batch begins, a static frame for each batch; its changes are a stream by `changes` in the decorator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Kind(Enum):
 
     @property
     def has_keys(self) -> bool:
-        """Whether its topic is compacted, and a record takes the place of the one before."""
+        """Return whether its topic is compacted, and a record takes the place of the one before."""
         return self in (Kind.TABLE, Kind.VIEW)
 
 
@@ -110,12 +110,12 @@ class Pipeline:
 
     @property
     def written(self) -> list[Dataset]:
-        """Those that have a topic: each is one query."""
+        """Return the datasets that have a topic: each is one query."""
         return [each for each in self.datasets.values() if each.kind.has_topic]
 
 
 def versioned_topic(topic: str, version: int, *, is_active: bool) -> str:
-    """Where a version of a dataset writes: the active one has the public name, all others one of their own."""
+    """Return where a version of a dataset writes: the active one has the public name, all others one of their own."""
     return topic if is_active else f"{topic}.v{version}"
 
 

@@ -170,7 +170,7 @@ class _Statement(StatementReader):
 
 
 def _function(name: str, query: str, at: Place) -> Callable[..., Any]:
-    """A function like those of a Python file: the frames are there under their names while the query is looked at."""
+    """Return a function like those of a Python file: the frames have their names while the query is analysed."""
 
     def select(**frames: Any) -> Any:
         spark = declaring.spark()

@@ -1,4 +1,4 @@
-"""One statement of a pipeline's SQL file, word by word; what is not there is told with its line (pure)."""
+"""One statement of a pipeline's SQL file, word by word; what is missing is refused with its line (pure)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def place_of(text: str, file: str, at: int) -> Place:
 
 
 class StatementReader:
-    """Reads the tokens of a statement from the first to the last."""
+    """A reader of the tokens of a statement, from the first to the last."""
 
     def __init__(self, text: str, file: str, tokens: list[Token]) -> None:
         self.text = text
@@ -23,7 +23,7 @@ class StatementReader:
         self._next = 0
 
     def rest(self) -> list[Token]:
-        """What has not been read."""
+        """Return what has not been read."""
         return self._tokens[self._next :]
 
     def skip(self, count: int) -> None:
@@ -101,7 +101,7 @@ class StatementReader:
         return int(token.text)
 
     def parenthesised_text(self) -> str:
-        """What stands between these parentheses, without comments."""
+        """Return what stands between these parentheses, without comments."""
         depth, words = 0, []
         for index in range(self._next, len(self._tokens)):
             token = self._tokens[index]

@@ -26,7 +26,7 @@ _QUERY_ENDS: Final = ("UNION", "EXCEPT", "INTERSECT", "MINUS")
 
 
 class NotSql(Exception):
-    """Where, and why, the text cannot be taken apart."""
+    """A text that cannot be taken apart: where, and why."""
 
     def __init__(self, at: int, why: str) -> None:
         super().__init__(why)
@@ -85,7 +85,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def statements(text: str) -> Iterator[list[Token]]:
-    """The tokens of each statement, without the semicolons."""
+    """Return the tokens of each statement, without the semicolons."""
     statement: list[Token] = []
     for token in tokens(text):
         if token.is_sign(";"):
@@ -119,7 +119,7 @@ class _Level:
 
 
 def relations(query: list[Token]) -> list[Relation]:
-    """What the query reads, in the order of its text."""
+    """Return what the query reads, in the order of its text."""
     common = _common_names(query)
     found: list[Relation] = []
     # Outside of all parentheses FROM means a query, also one that begins with it: FROM orders |> WHERE paid.
@@ -134,7 +134,7 @@ def relations(query: list[Token]) -> list[Relation]:
                 found.append(relation)
             continue
         if token.is_sign("("):
-            # FROM (a JOIN b) goes on inside; FROM (SELECT ...) begins anew there.
+            # FROM (a JOIN b) goes on inside; FROM (SELECT ...) begins again there.
             levels.append(_Level(level.wants_relation, level.wants_relation, level.wants_relation))
             level.wants_relation = False
         elif token.is_sign(")"):
@@ -156,7 +156,7 @@ def relations(query: list[Token]) -> list[Relation]:
 
 
 def _begins_relations(query: list[Token], index: int, level: _Level) -> bool:
-    """Whether this FROM is followed by what is read: it is also a word of functions, and of IS DISTINCT FROM."""
+    """Return whether this FROM is followed by what is read: it is also a word of functions, and of IS DISTINCT FROM."""
     before = query[index - 1] if index else None
     return not (before is not None and before.says("DISTINCT")) and (
         level.is_query or (before is not None and before.is_sign("("))
@@ -180,7 +180,7 @@ def _common_names(query: list[Token]) -> set[str]:
 
 
 def _relation(query: list[Token], index: int) -> tuple[Relation | None, int]:
-    """The relation that begins here, if it is one of ours, and the index behind it."""
+    """Return the relation that begins here, if it is one of ours, and the index behind it."""
     token = query[index]
     after = query[index + 1] if index + 1 < len(query) else None
     if token.says("STREAM") and after is not None:

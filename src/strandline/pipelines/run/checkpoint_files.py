@@ -37,13 +37,13 @@ class Note:
     offsets: str
     before: str | None = None
     seal: str | None = None
-    """Of whoever took the sink over."""
+    """Mark of the process that took the sink over."""
     wrote_nothing: bool = False
     """Whether no batch was ever committed when that was done: then the seal is the only decision there is."""
 
     @classmethod
     def parse(cls, content: bytes) -> Self | None:
-        """None if there is none, or it is somebody else's."""
+        """Return the note; None if there is none, or another program wrote it."""
         try:
             told = json.loads(content)
         except ValueError:
@@ -58,7 +58,7 @@ class Note:
 
     @property
     def is_empty(self) -> bool:
-        """The batch was committed by a driver that could not read its checkpoint."""
+        """Return whether the batch was committed by a driver that could not read its checkpoint."""
         return not self.offsets
 
     def sealed_by(self, seal: str) -> Note:
@@ -66,7 +66,7 @@ class Note:
 
 
 def positions(text: str) -> Offsets | None:
-    """Where the sources of a batch are; None if one of them is none of ours.
+    """Return where the sources of a batch are; None if one of them is none of ours.
 
     A topic that two sources of the query read counts from where the first of them is.
     """
@@ -90,7 +90,7 @@ def positions(text: str) -> Offsets | None:
 
 
 def topic_ids(text: str) -> dict[str, str]:
-    """By topic, which one of its name the sources of a batch have read; empty if that was not kept."""
+    """Return, by topic, the id of the topic that a batch has read; empty if that was not kept."""
     found: dict[str, str] = {}
     for line in text.split("\n")[2:]:
         with contextlib.suppress(ValueError, AttributeError):
@@ -99,7 +99,7 @@ def topic_ids(text: str) -> dict[str, str]:
 
 
 def settings(text: str) -> dict[str, str]:
-    """The settings that a batch ran with, which its state depends on."""
+    """Return the settings that a batch ran with, which its state depends on."""
     with contextlib.suppress(ValueError, LookupError, AttributeError):
         told = json.loads(text.split("\n")[1])["conf"]
         return {str(name): str(value) for name, value in told.items()}
@@ -112,7 +112,7 @@ class LocalCheckpoint:
 
     @classmethod
     def of(cls, location: str) -> Self | None:
-        """None where it does not lie on this machine."""
+        """Return the checkpoint; None if it does not lie on this machine."""
         directory = local_path(location)
         return None if directory is None else cls(directory)
 
@@ -124,14 +124,14 @@ class LocalCheckpoint:
 
     @property
     def last_batch(self) -> int:
-        """That was planned; -1: none."""
+        """Return the last batch that was planned; -1: none."""
         files = self.directory.glob("offsets/*")
         return max((int(each.name) for each in files if each.name.isdigit()), default=-1)
 
     # What becomes of it
 
     def put_aside(self) -> Path | None:
-        """What is left of it gets another name; None if nothing is left."""
+        """Give what is left of it another name, and return that; None if nothing is left."""
         if not self.directory.exists():
             return None
         number = 1
@@ -141,7 +141,7 @@ class LocalCheckpoint:
         return aside
 
     def make(self, query_id: str, batch_id: int, note: Note) -> None:
-        """A query without state that has written batch `batch_id`; all of the directory or nothing."""
+        """Make the checkpoint of a query without state that has written batch `batch_id`: all of it or nothing."""
         new = self.directory.with_name(f"{self.directory.name}.new")
         shutil.rmtree(new, ignore_errors=True)
         # Spark looks at the batch before the last one, too, whenever there is one.
@@ -153,7 +153,7 @@ class LocalCheckpoint:
         new.rename(self.directory)
 
     def begin(self, query_id: str) -> None:
-        """An empty one whose state is rebuilt; what another attempt left is thrown away."""
+        """Begin an empty checkpoint whose state is rebuilt; what another attempt left is removed."""
         self.directory.parent.mkdir(parents=True, exist_ok=True)
         _write(self._mark, query_id)
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -185,7 +185,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def in_words(offsets: Mapping[str, Mapping[str, Any]]) -> str:
-    """`orders 0:1200 1:1180`; of many partitions the sum."""
+    """Return `orders 0:1200 1:1180`; of many partitions the sum."""
     found = []
     for topic, partitions in sorted(offsets.items()):
         ordered = sorted(partitions.items(), key=lambda each: int(each[0]))

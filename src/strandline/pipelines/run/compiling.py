@@ -99,12 +99,12 @@ class CompiledQuery:
 
 
 def group_of(pipeline: Pipeline, query: str, suffix: str) -> str:
-    """The consumer group that shows how far a query is."""
+    """Return the consumer group that shows how far a query is."""
     return f"pipeline.{pipeline.name}.{query.replace(' ', '-')}{suffix}"
 
 
 def compile(spark: SparkSession, pipeline: Pipeline, where: Wiring) -> list[CompiledQuery]:
-    """The queries of a pipeline, each after those it reads; PipelineRefused for what only the frames can tell."""
+    """Return the queries of a pipeline, each after those it reads; PipelineRefused for what the frames show."""
     check_inputs(pipeline, where.known)
     _send_by_value(pipeline)
     compiler = _Compiler(spark, pipeline, where)
@@ -179,7 +179,7 @@ class _Compiler:
     # Frames
 
     def input_frame(self, query: str, name: str, reader: Reader, *, as_changes: bool) -> tuple[DataFrame, str, bool]:
-        """The frame of a source or a written dataset, its topic, and whether it is a stream."""
+        """Return the frame of a source or a written dataset, its topic, and whether it is a stream."""
         if name in self._pipeline.sources:
             source = self._where.source(query, self._pipeline.sources[name])
             is_stream = as_changes or not source.is_table
@@ -239,7 +239,7 @@ class _Inputs:
 
 
 def _called(dataset: Dataset, frames: dict[str, DataFrame]) -> DataFrame:
-    """What the function returns; what it raises is told in a sentence with its place."""
+    """Call the function, and return its frame; what it raises becomes a sentence with its place."""
     function: Callable[..., Any] = dataset.function
     try:
         frame = function(**frames)
@@ -256,7 +256,7 @@ def _called(dataset: Dataset, frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def _output_mode(spark: SparkSession, frame: DataFrame, dataset: Dataset) -> str:
-    """The declared mode, or the first of those that fit the kind and that Spark allows for this frame.
+    """Return the declared mode, or the first of those that fit the kind and that Spark allows for this frame.
 
     Spark would look at it when the query starts, after others have. Sessions and joins of two streams have no update
     mode: their rows never change, so a table of them appends.
@@ -300,7 +300,7 @@ def _words(error: Exception) -> str:
 
 
 def _raised_at(error: Exception, dataset: Dataset) -> Place | None:
-    """The last line of the file itself on the way to the exception."""
+    """Return the last line of the file itself on the way to the exception."""
     at = dataset.at
     frames = traceback.extract_tb(error.__traceback__)
     lines = [each.lineno for each in frames if at is not None and each.filename == at.file and each.lineno]

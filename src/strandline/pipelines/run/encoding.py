@@ -49,7 +49,7 @@ _PLAIN: Final = ("tinyint", "smallint", "int", "bigint", "float", "double", "dec
 
 
 def is_record(schema: StructType, key: Sequence[str]) -> bool:
-    """Whether rows of this schema are records already."""
+    """Return whether rows of this schema are records already."""
     types = {field.name: field.dataType for field in schema.fields}
     if key or not _is_text(types.get("value")):
         return False
@@ -59,12 +59,12 @@ def is_record(schema: StructType, key: Sequence[str]) -> bool:
 
 
 def routes(schema: StructType, dataset: Dataset) -> bool:
-    """Whether the rows themselves say which topic they go to."""
+    """Return whether the rows themselves say which topic they go to."""
     return dataset.kind is Kind.STREAM and _has(schema, "topic", StringType())
 
 
 def row_schema(schema: StructType, dataset: Dataset) -> StructType:
-    """What a reader of the dataset gets back: the frame's columns without those that only steer the writing."""
+    """Return what a reader of the dataset gets back: the frame's columns without those that only steer the writing."""
     if is_record(schema, dataset.key):
         return StructType([field for field in schema.fields if field.name in ("key", "value")])
     return StructType([field for field in schema.fields if field.name not in _steering(schema, dataset)])
@@ -93,7 +93,7 @@ def _is_text(of: DataType | None) -> bool:
 
 
 def encode(frame: DataFrame, dataset: Dataset, *, letters: str | None = None) -> DataFrame:
-    """The columns of the sink for a frame of the dataset; `letters` is the topic for a table's rows without a key."""
+    """Return the sink's columns for a frame of the dataset; `letters` is the topic for a table's rows without a key."""
     schema = frame.schema
     _check_columns(schema, dataset)
     if is_record(schema, dataset.key):
@@ -122,12 +122,12 @@ def _key(schema: StructType, dataset: Dataset) -> Column:
 
 
 def _null_text(key: str) -> str:
-    """What stands for a null in the one key column that is a string: what is written for every other type."""
+    """Return what stands for a null in the one key column that is a string: what is written for every other type."""
     return json.dumps({key: None}, separators=(",", ":"), ensure_ascii=False)
 
 
 def _with_letters(columns: dict[str, Column], dataset: Dataset, whole: Column, letters: str) -> dict[str, Column]:
-    """The columns with rows without a key sent to `letters`, whole and with the reason."""
+    """Return the columns with rows without a key sent to `letters`, whole and with the reason."""
     [key] = dataset.key
     why = {"dataset": dataset.name, "reason": f"the key {key} is null"}
     letter = {
@@ -181,7 +181,7 @@ def _check_columns(schema: StructType, dataset: Dataset) -> None:
 
 
 def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Sequence[str] = ()) -> DataFrame:
-    """The rows of a topic that `encode` wrote, from a frame with `key` and `value`; `keep` are columns that stay.
+    """Return the rows that `encode` wrote, from a frame with `key` and `value`; `keep` are columns that stay.
 
     The value of a tombstone is nulls.
     """
@@ -201,13 +201,13 @@ def decode(frame: DataFrame, schema: StructType, key: Sequence[str], *, keep: Se
 
 
 def split(schema: StructType, key: Sequence[str]) -> tuple[StructType, StructType]:
-    """The columns that lie in a record's value, and those in its key."""
+    """Return the columns that lie in a record's value, and those in its key."""
     rest = StructType([field for field in schema.fields if field.name not in key])
     return rest, StructType([schema[each] for each in key])
 
 
 def key_columns(schema: StructType) -> Column:
-    """The key's columns as a struct. A single column may also be written plainly by others: 42 instead of {"id":42}."""
+    """Return the key's columns as a struct. Other programs may write a single column plainly: 42 for {"id":42}."""
     text = F.col("key").cast("string")
     only = schema[0] if len(schema.fields) == 1 else None
     if only is not None and isinstance(only.dataType, StringType):
@@ -219,5 +219,5 @@ def key_columns(schema: StructType) -> Column:
 
 
 def column(name: str) -> Column:
-    """A column by its whole name, dots and backticks included."""
+    """Return a column by its whole name, dots and backticks included."""
     return F.col("`" + name.replace("`", "``") + "`")

@@ -2,7 +2,7 @@
 
 A source that starts with the next record (`latest`, -1, a time that no record has yet) starts elsewhere each time that
 the cluster is asked. So a run asks once, keeps the answer in the registry and reads from there. What reads the same
-records again, a checkpoint that is made anew or the next version of a rebuild, begins at the same offsets.
+records again, a checkpoint that is rebuilt or the next version of a rebuild, begins at the same offsets.
 
 Known gap: of a version that began under a release that kept no such notes the offsets are not known. What would need
 them is refused.
@@ -74,7 +74,7 @@ def carried_over(
 ) -> Starts:
     """Return where the next version begins, as far as its file does not say it: where the version before did.
 
-    PipelineRefused if that is not known, or the topic has been made anew since.
+    PipelineRefused if that is not known, or the topic has been deleted and created again since.
     """
     by_query = sources_of(pipeline)
     if from_beginning:
@@ -122,7 +122,7 @@ def _beginning_at(bootstrap: str, source: Source, start: SourceStart | None) -> 
 
 
 def _began(before: VersionState, query: str, source: Source) -> SourceStart | None:
-    """Where the version before began to read what this query reads; None if it never read that topic."""
+    """Return where the version before began to read what this query reads; None if it never read that topic."""
     own = before.starts.get(query, {}).get(source.name)
     if own is not None and own.topic == source.topic:
         return own
@@ -140,7 +140,7 @@ def _began(before: VersionState, query: str, source: Source) -> SourceStart | No
 
 
 def _first_of(starts: list[SourceStart]) -> SourceStart:
-    """The first offsets that any of them has; a partition that one of them has from its beginning is not named."""
+    """Return the first offsets that any of them has, without partitions that one of them read from the beginning."""
     named = set.intersection(*(set(each.offsets) for each in starts))
     topic_id = next((each.topic_id for each in starts if each.topic_id), "")
     return SourceStart(
@@ -186,7 +186,7 @@ def _options(bootstrap: str, source: Source) -> SourceOptions:
 
 
 def _fixed(options: SourceOptions) -> dict[str, int] | None:
-    """Where it starts whenever it is asked; None if the cluster has to be asked."""
+    """Return the offsets that the options name; None if the cluster has to be asked."""
     match options.starting:
         case Everywhere(offset) if offset == EARLIEST:
             return {}

@@ -1,7 +1,7 @@
 """Frames of what a dataset reads.
 
-A stream is read record by record from its topic. A table is a static frame: the whole topic is read anew for every
-batch of whoever reads it, and of each key the newest record counts. That is always what the table is at the time of
+A stream is read record by record from its topic. A table is a static frame: the whole topic is read again for every
+batch of the reader, and of each key the newest record counts. That is always what the table is at the time of
 the batch, costs a read of the topic per batch, and fits tables of up to some hundred thousand keys; for larger ones
 read the table's changes, which is a stream.
 """
@@ -30,7 +30,7 @@ _REASON: Final = "__reason"
 
 
 class Reader:
-    """Makes the frames of one query."""
+    """The maker of the frames of one query."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, *, group: str, options: Mapping[str, str]) -> None:
         self._spark = spark
@@ -38,7 +38,7 @@ class Reader:
         self._group = group
 
     def records(self, topic: str, columns: str, options: Mapping[str, str] | None = None) -> DataFrame:
-        """A stream of a topic, from its beginning unless `options` say otherwise."""
+        """Return a stream of a topic, from its beginning unless `options` say otherwise."""
         reader = self._spark.readStream.format("strandline").options(**self._options)
         reader = reader.option("subscribe", topic).option("startingOffsets", "earliest").option("columns", columns)
         return reader.option("kafka.group.id", self._group).options(**(options or {})).load()
@@ -54,7 +54,7 @@ class Reader:
         said = {**self._options, **options}
         client = {name: value for name, value in said.items() if name.lower().startswith("kafka.")}
         reader = self._spark.read.format("strandline").options(**client, **shape).option("subscribe", topic)
-        # Spark plans a frame of a Python source once for all its uses, but anew where it can push a filter down:
+        # Spark plans a frame of a Python source once for all its uses, but again where it can push a filter down:
         # without this one a table would stay what it was when the query began.
         return reader.option("columns", "key,value,offset").load().where("offset >= 0")
 
@@ -118,7 +118,7 @@ class Reader:
         return newest.select("key", "newest.*").where("value IS NOT NULL")
 
     def dead_letters(self, of: Source) -> DataFrame:
-        """The records of a source that do not fit its schema, as they are, with where they come from and why."""
+        """Return the records of a source that do not fit its schema, as they are, with where they come from and why."""
         rows = RowReading(self._schema(of), of.key)
         records = rows.parsed(self.records(of.topic, _LETTER, {**_without_columns(of), **rows.options}))
         bad = records.withColumn(_REASON, rows.misfit()).where(F.col(_REASON).isNotNull())

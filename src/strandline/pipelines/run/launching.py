@@ -31,7 +31,7 @@ CLOSE_S: Final = 1.0
 
 @dataclass(frozen=True)
 class Place:
-    """What a run stands on, as the user says it."""
+    """The cluster, the Spark and the directories of a run, as the user says them."""
 
     bootstrap: str | None = None
     """None: a node of its own."""
@@ -46,7 +46,7 @@ class Place:
 
 
 class Launch:
-    """What a run stands on. Making it begins the node and loads the file; `close` ends Spark, then the node."""
+    """The node, the file and Spark of a run. Making it starts the node and loads the file; `close` ends all of it."""
 
     def __init__(self, place: Place, stages: Stages, *, name: str, file: str | None = None) -> None:
         self.place = place
@@ -83,7 +83,7 @@ class Launch:
         self.close()
 
     def load(self, file: str) -> Pipeline:
-        """The pipeline in a file. What it reads of other pipelines is only known to the cluster."""
+        """Return the pipeline in a file. What it reads of other pipelines is only known to the cluster."""
         from strandline.pipelines.language.loading import load
 
         with self.stages.stage("file") as stage:
@@ -98,7 +98,7 @@ class Launch:
         return self._registry
 
     def checkpoints(self) -> str:
-        """Where they lie: an absolute path, or the address of a file system that Spark knows."""
+        """Return where checkpoints lie: an absolute path, or the address of a file system that Spark knows."""
         said = self.place.checkpoints
         if said is None:
             return checkpoints_of(self.ground.bootstrap, home=self.place.home)
@@ -106,7 +106,7 @@ class Launch:
 
     @property
     def files_are_here(self) -> bool:
-        """Whether Spark takes a path without a scheme for one of this machine, as far as its settings tell."""
+        """Return whether Spark takes a path without a scheme for one of this machine, as far as its settings tell."""
         is_said = any("fs.default" in name for name in self.place.settings)
         return not is_said and not any(name in os.environ for name in _OTHER_FILES)
 
@@ -134,7 +134,7 @@ class Launch:
                     self._spark.stop()
         finally:
             if self._registry is not None:
-                # A cluster that says nothing may hold whoever is asking it, and this waits for them.
+                # Bounded, because closing waits for requests, also to a cluster that does not answer.
                 closing = threading.Thread(target=self._registry.close, name="registry-close", daemon=True)
                 closing.start()
                 closing.join(CLOSE_S)

@@ -1,4 +1,4 @@
-"""Where a pipeline runs when nobody says where: a node of its own, with its data in `.strandline` of this directory.
+"""The local node that is used when no cluster is given, with its data in `.strandline` of this directory.
 
     .strandline/node            the node's data, which stays
     .strandline/node.json       where the node is reached while it runs, for other commands in this directory
@@ -43,7 +43,7 @@ _quiet = logging.getLogger("strandline.pipelines.librdkafka")
 
 
 class GroundFailed(WorldError):
-    """There is nothing to run on; one sentence."""
+    """A failure to find a cluster to run on; one sentence."""
 
 
 class OwnNode(EmbeddedBroker):
@@ -73,7 +73,7 @@ class Ground:
         self.close()
 
     def wait_ready(self) -> str:
-        """The node's address, when it answers. The usual port if that is free, else another."""
+        """Wait until the node answers, and return its address: the usual port if that is free, else another."""
         if self.node is None:
             return self.bootstrap
         try:
@@ -118,7 +118,7 @@ class Ground:
 
 
 def find_ground(bootstrap: str | None, *, home: Path = HOME) -> Ground:
-    """The cluster that was named, or the node that runs in this directory, or one that is started here and now."""
+    """Return the cluster that was named, the node that runs in this directory, or one that is started for this run."""
     if bootstrap is not None:
         return Ground(bootstrap, home)
     if (running := running_node(home)) is not None:
@@ -131,12 +131,12 @@ def find_ground(bootstrap: str | None, *, home: Path = HOME) -> Ground:
 
 
 def has_node(home: Path = HOME) -> bool:
-    """Whether pipelines ran on a node of this directory, so that it may be started for a look."""
+    """Return whether pipelines ran on a node of this directory, so that it may be started for a look."""
     return (home / "node").is_dir()
 
 
 def running_node(home: Path = HOME) -> str | None:
-    """The address of the node of this directory, if one runs and answers."""
+    """Return the address of the node of this directory, if one runs and answers."""
     try:
         told = json.loads((home / "node.json").read_text())
         bootstrap, pid = str(told["bootstrap"]), int(told["pid"])
@@ -152,10 +152,10 @@ def running_node(home: Path = HOME) -> str | None:
 
 
 def cluster_id_of(bootstrap: str) -> str:
-    """The id of a cluster, which parts its checkpoints from those of another in the same directory."""
+    """Return the id of a cluster, which keeps its checkpoints apart from those of another cluster."""
     kafka = import_module("confluent_kafka")
     found: list[Any] = []
-    # In a thread: no signal is heard while librdkafka waits.
+    # In a thread, because signals are not handled while librdkafka waits.
     wait = in_background(lambda: found.append(admin_of(bootstrap).list_topics(timeout=ID_TIMEOUT_S)), "cluster-id")
     try:
         wait()
@@ -165,7 +165,7 @@ def cluster_id_of(bootstrap: str) -> str:
 
 
 def checkpoints_of(bootstrap: str, *, home: Path = HOME) -> str:
-    """Where checkpoints lie unless the user says otherwise."""
+    """Return where checkpoints lie unless the user says otherwise."""
     return str((home / "checkpoints" / cluster_id_of(bootstrap)).resolve())
 
 
@@ -175,7 +175,7 @@ def admin_of(bootstrap: str, more: Sequence[tuple[str, Any]] = ()) -> Any:
 
 
 def _replace(path: Path, text: str) -> None:
-    """In one step: another command may be reading it."""
+    """Replace a file in one step, because another command may be reading it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text)
     temporary.replace(path)

@@ -43,7 +43,7 @@ def refuse_lost(lost: Sequence[str], checkpoints: str) -> None:
     if lost:
         raise PipelineRefused(
             f"the checkpoint of {', '.join(lost)} is gone from {checkpoints}, and without it everything would be "
-            "written a second time: put it back, or say --recover to make it anew from the log"
+            "written a second time: put it back, or say --recover to rebuild it from the log"
         )
 
 

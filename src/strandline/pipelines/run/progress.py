@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def taken(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
-    """What is known after a report of a batch that was not counted yet (pure)."""
+    """Return the progress after a report of a batch that was not counted yet (pure)."""
     rate = float(report["processedRowsPerSecond"])
     return replace(
         before,
@@ -57,7 +57,7 @@ class _Followed:
 
 
 class RunProgress(StreamingQueryListener):
-    """Follows the queries of a run. Spark reports from a thread of its own."""
+    """A listener that follows the queries of a run. Spark reports from a thread of its own."""
 
     def __init__(self, display: Display, counted: Mapping[str, QueryProgress]) -> None:
         self.display = display
@@ -66,7 +66,7 @@ class RunProgress(StreamingQueryListener):
         self._by_run: dict[str, _Followed] = {}
 
     def follow(self, query: StreamingQuery, name: str) -> None:
-        """From now on. Batches before that are taken from what Spark keeps. One that was followed is run again."""
+        """Follow a query, with the batches that Spark keeps of it. Counts of the dataset go on."""
         with self._lock:
             earlier = {run: each for run, each in self._by_run.items() if each.name == name}
             for run in earlier:
@@ -82,17 +82,17 @@ class RunProgress(StreamingQueryListener):
         return [each.view for each in self._by_run.values()]
 
     def progress(self) -> dict[str, QueryProgress]:
-        """By dataset."""
+        """Return how far each dataset is."""
         with self._lock:
             return {each.name: each.progress for each in self._by_run.values()}
 
     def ran(self) -> set[str]:
-        """The datasets that had a batch in this run."""
+        """Return the datasets that had a batch in this run."""
         with self._lock:
             return {each.name for each in self._by_run.values() if each.view.batches}
 
     def look(self) -> None:
-        """Ask what the queries are doing, for those that look on; and who has ended."""
+        """Ask Spark what the queries are doing, and which have ended."""
         for each in list(self._by_run.values()):
             if each.view.ended_s is not None:
                 continue
@@ -110,7 +110,7 @@ class RunProgress(StreamingQueryListener):
             self.display.show(self.views, None)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """It is followed when its start has returned."""
+        """Do nothing: a query is followed when its start has returned."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         with self._lock:
@@ -119,7 +119,7 @@ class RunProgress(StreamingQueryListener):
                 self._take(followed, event.progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """What is shown stays true."""
+        """Do nothing: what is shown stays true."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:

@@ -69,17 +69,17 @@ def start(
 
 
 def waits(query: StreamingQuery) -> bool:
-    """Whether it has nothing to do."""
+    """Return whether it has nothing to do."""
     return not query.isActive or str(query.status["message"]).startswith("Waiting")
 
 
 def is_starting(query: StreamingQuery) -> bool:
-    """Whether it has yet to begin with its first batch."""
+    """Return whether it has yet to begin with its first batch."""
     return bool(query.isActive and query.status["message"] == _INITIALIZING)
 
 
 def may_restart(query: StreamingQuery) -> bool:
-    """Whether it ended because the machine was too busy, and would have gone on otherwise."""
+    """Return whether it ended because the machine was too busy, and would have gone on otherwise."""
     error = query.exception()
     return error is not None and _NOT_UP in str(error)
 
@@ -94,7 +94,7 @@ def stop(query: StreamingQuery, *, within_s: float = BOUNDARY_S) -> bool:
 
 
 def failure_of(query: StreamingQuery, dataset: str, pipeline: str) -> PipelineRefused | None:
-    """Why a query ended, in a sentence; None if it did not fail."""
+    """Return why a query ended, in a sentence; None if it did not fail."""
     error = query.exception()
     if error is None:
         return None
@@ -137,7 +137,7 @@ def staggered(queries: list[CompiledQuery], last: set[str]) -> list[list[Compile
 
 
 def checkpoint_exists(spark: SparkSession, checkpoint: str) -> bool:
-    """On any file system that Spark knows. A checkpoint is there if it has a query's id, and its state is whole."""
+    """Return whether a checkpoint has a query's id and whole state, on any file system that Spark knows."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
     mark = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}{HALF_MADE}")
@@ -147,7 +147,7 @@ def checkpoint_exists(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def stateful_operators(frame: DataFrame) -> tuple[str, ...]:
-    """The parts of a streaming frame for which Spark keeps state from batch to batch, in the order of the plan."""
+    """Return the parts of a streaming frame for which Spark keeps state, in the order of the plan."""
     found: list[str] = []
 
     def visit(node: Any) -> None:

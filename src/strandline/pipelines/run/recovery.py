@@ -1,4 +1,4 @@
-"""Checkpoints that are lost are made anew from the log (`pipeline run --recover`).
+"""Lost checkpoints are rebuilt from the log (`pipeline run --recover`).
 
 The sink keeps with each batch what the batch read, so the log knows where the last batch that is in the output ended.
 
@@ -73,7 +73,7 @@ class Recovery:
     tell: Callable[[str], None]
 
     def recover(self, lost: Mapping[str, DatasetState], checkpoint_of: Callable[[str], str]) -> None:
-        """Make these checkpoints anew, and say of each what was done; PipelineRefused if that cannot be."""
+        """Rebuild these checkpoints, and say of each what was done; PipelineRefused if that cannot be."""
         by_name = {each.name: each for each in self.compiled}
         with SinkNotes(self.wiring.bootstrap) as notes:
             for name, state in lost.items():
@@ -127,7 +127,7 @@ class _Query:
             self._replay(found, found.note)
 
     def _check(self, last: LastBatch) -> None:
-        """Refuse what cannot be made anew before the sink is sealed: until then a checkpoint can be put back."""
+        """Refuse what cannot be rebuilt before the sink is sealed: until then a checkpoint can be put back."""
         if last.wrote_nothing:
             return
         if last.note is None or last.note.is_empty:
@@ -178,7 +178,7 @@ class _Query:
             if first_offsets.is_moving(self._of.wiring.bootstrap, source):
                 raise refused(
                     f"{self._name} began with the next record of {source.topic}, and which one that was is not known, "
-                    "so its state cannot be made anew: put its checkpoint back, or `strandline pipeline rebuild "
+                    "so its state cannot be rebuilt: put its checkpoint back, or `strandline pipeline rebuild "
                     f"{self._of.pipeline.name} --from-beginning`"
                 )
 
@@ -193,7 +193,7 @@ class _Query:
         for topic, topic_id in known.items():
             if topic not in now or str(now[topic].topic_id) != topic_id:
                 raise refused(
-                    f"{self._name} has read a topic {topic} that was deleted since, so its state cannot be made anew: "
+                    f"{self._name} has read a topic {topic} that was deleted since, so its state cannot be rebuilt: "
                     f"put its checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name} "
                     "--from-beginning`"
                 )
@@ -232,7 +232,7 @@ class _Query:
                     query.stop()
 
     def _compile(self, stop_at: Offsets) -> CompiledQuery:
-        """This query alone, with an end."""
+        """Return this query alone, with an end."""
         pipeline, wiring = self._of.pipeline, self._of.wiring
         known = dict(wiring.known)
         for each in self._of.compiled:
@@ -248,7 +248,7 @@ class _Query:
         return next(each for each in found if each.name == self._name)
 
     def _amount(self, end: Offsets) -> int:
-        """How many records will be read; says where what is rebuilt may differ from what was lost."""
+        """Return how many records will be read; say where what is rebuilt may differ from what was lost."""
         wanted = {TopicPartition(topic, int(each)): at for topic, parts in end.items() for each, at in parts.items()}
         client = ClusterClient(ClientSettings(self._of.wiring.bootstrap))
         try:
@@ -295,7 +295,7 @@ class _Query:
         at = {topic: each for topic, each in at.items() if topic in self._compiled.reads}
         if not at:
             raise refused(
-                f"nobody knows how far {self._name} was: {because}, and the group {group} has no positions; put its "
+                f"it is not known how far {self._name} was: {because}, and the group {group} has no positions; put its "
                 f"checkpoint back, or `strandline pipeline rebuild {self._of.pipeline.name}`"
             )
         return group, at

@@ -1,4 +1,4 @@
-"""How a run ends, and who may ask for that: the user, another command, a rebuild, or a process that has taken over."""
+"""How a run ends: by the user, another command, a rebuild, or a process that has taken over."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Outcome(Enum):
     STOPPED = "stopped"
     ASKED = "asked to stop"
     HANDED_OVER = "handed over"
-    """A rebuild switches to another version; who ran this one runs that one when the switch is done."""
+    """A rebuild switches to another version; the process runs that one when the switch is done."""
 
 
 class Ended(Exception):
-    """The end was asked for; wherever the run is at that moment, also while its queries start."""
+    """An end that was asked for, wherever the run is at that moment, also while its queries start."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.value)
@@ -30,7 +30,7 @@ class Ended(Exception):
 
 
 def command_id_of(registry: Registry, pipeline: str) -> str | None:
-    """The newest command there is: one that was given before a run began is not for that run."""
+    """Return the newest command there is: one that was given before a run began is not for that run."""
     told = registry.command(pipeline)
     return None if told is None else told.id
 
@@ -38,7 +38,7 @@ def command_id_of(registry: Registry, pipeline: str) -> str | None:
 def end_if_asked(
     registry: Registry, record: RunRecord, stop: threading.Event, *, known_command: str | None, rebuilds: bool
 ) -> None:
-    """Raise `Ended` if somebody wants this run to end, `PipelineRefused` if it is another's by now."""
+    """Raise `Ended` if this run is to end, `PipelineRefused` if another process has taken it over."""
     name, version = record.state.pipeline, record.state.version
     if stop.is_set():
         raise Ended(Outcome.STOPPED)

@@ -1,4 +1,4 @@
-"""The record of a run: written again and again while it lives, so that everybody can see that it does.
+"""The record of a run: written again and again while it lives, so that readers see that it does.
 
 A cluster that does not answer for a while is no reason to end: queries wait for it, too. Then the record grows old, and
 another process may take the pipeline over.
@@ -18,7 +18,7 @@ from strandline.pipelines.versions.version_store import Registry, RegistryFailed
 
 HEARTBEAT_S: Final = 3.0
 LISTEN_S: Final = 1.0
-"""How often what others say in the registry is heard."""
+"""How often the registry is read."""
 LAST_WORD_S: Final = 5.0
 """How long a run that ends waits until it is known. Its user has pressed Ctrl-C, and librdkafka does not hear that."""
 
@@ -39,9 +39,9 @@ class RunRecord:
             self._say(state, None)
 
     def end(self, state: str, failure: str | None = None) -> None:
-        """The last word; unless the run is another's by now. A second call says nothing.
+        """Write the last record of the run, unless another process runs it by now. A second call does nothing.
 
-        A cluster that does not take it is not waited for: who cannot be told now finds a record that has grown old.
+        A cluster that does not take it is not waited for: readers then find a record that has grown old.
         """
         if self._ended.is_set():
             return
@@ -51,7 +51,7 @@ class RunRecord:
         saying.join(LAST_WORD_S)
 
     def successor(self) -> RunState | None:
-        """The run that has taken this one's place, if one has."""
+        """Return the run that has taken this one's place, if one has."""
         run = self._registry.run(self.state.pipeline, self.state.version)
         return run if run is not None and run.owner != self.state.owner else None
 

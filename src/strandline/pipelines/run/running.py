@@ -82,9 +82,9 @@ class RunOptions:
     source_options: Mapping[str, str] | None = None
     """For all queries: maxOffsetsPerTrigger ..."""
     recovers: bool = False
-    """Checkpoints that are gone are made anew from the log."""
+    """Lost checkpoints are rebuilt from the log."""
     rebuilds: bool = False
-    """For the process that carries a rebuild out: it runs a version in the middle of a switch, when nobody else may."""
+    """Set by the process that carries a rebuild out: it alone may run a version in the middle of a switch."""
     accepts: bool = False
     """The user wants it to go on where the file does not go with what was written or kept."""
     log_home: Path | None = None
@@ -92,7 +92,7 @@ class RunOptions:
 
 
 def nothing(words: str) -> None:
-    """For who does not want to be told."""
+    """Ignore what a run says."""
 
 
 class Runner:
@@ -184,17 +184,17 @@ class Runner:
 
     @property
     def log_path(self) -> Path | None:
-        """The log that the run's record names."""
+        """Return the log that the run's record names."""
         return Path(self._record.state.log) if self._record is not None and self._record.state.log else None
 
     @property
     def own(self) -> OwnVersion:
-        """What the registry says of the version that is run."""
+        """Return what the registry says of the version that is run."""
         return OwnVersion(self.registry, self.pipeline.name, self.version)
 
     @property
     def _known(self) -> VersionState:
-        """What the registry says of the version, which may not have been claimed yet."""
+        """Return what the registry says of the version, which may not have been claimed yet."""
         state = self.registry.pipeline(self.pipeline.name)
         return (None if state is None else state.versions.get(self.version)) or VersionState(self.version)
 
@@ -203,7 +203,7 @@ class Runner:
         return outputs.topics_of(self.pipeline, self.version, self._known, is_active=state.active == self.version)
 
     def give_up(self, reason: str | None) -> None:
-        """The run ends before its queries began."""
+        """Record that the run ends before its queries began."""
         if self._record is not None:
             self._record.end(FAILED if reason else STOPPED, reason)
 
@@ -319,7 +319,7 @@ class Runner:
     # Running
 
     def run(self, stop: threading.Event) -> Outcome:
-        """Until `stop` is set, somebody asks for it, or with `once` all is done; PipelineRefused if a query fails."""
+        """Run until `stop` is set, a command ends it, or with `once` all is done; PipelineRefused if a query fails."""
         assert self._record is not None, "it is claimed first"
         assert self._spark is not None, "it is planned first"
         queries.use(self._spark)
@@ -343,7 +343,7 @@ class Runner:
         return outcome
 
     def progress(self) -> dict[str, QueryProgress]:
-        """By dataset, over all runs of the version."""
+        """Return how far each dataset is, over all runs of the version."""
         return {} if self._followed is None else self._followed.progress()
 
     def _until_the_end(self, stop: threading.Event) -> Outcome:
@@ -372,7 +372,7 @@ class Runner:
         return {dead_letters_name(each) for each in self.pipeline.sources}
 
     def _has_begun(self, level: list[CompiledQuery]) -> bool:
-        """Whether each had its first batch, or has nothing to read."""
+        """Return whether each had its first batch, or has nothing to read."""
         assert self._followed is not None
         ran = self._followed.ran()
         return all(each.name in ran or queries.waits(self.running[each.name]) for each in level)
@@ -443,7 +443,7 @@ class Runner:
         )
 
     def _stop_all(self, *, within_s: float = queries.BOUNDARY_S) -> list[str]:
-        """The ids of queries that were stopped in the middle of a batch."""
+        """Stop all queries, and return the ids of those that were in the middle of a batch."""
         until = time.monotonic() + within_s
         cut = [
             str(query.id)

@@ -1,4 +1,4 @@
-"""What a cluster can promise to those who write to it, said before the first batch: not all of them decide batches."""
+"""What a cluster can promise to its writers, said before the first batch: not every cluster commits a batch whole."""
 
 from __future__ import annotations
 

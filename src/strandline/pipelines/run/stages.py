@@ -55,7 +55,7 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
-        """What is done in the block, from any thread; nothing is said of a part that failed."""
+        """Time what is done in the block, from any thread; nothing is said of a part that failed."""
         stage = self.begin(name)
         try:
             yield stage
@@ -65,7 +65,7 @@ class Stages:
         self.end(stage)
 
     def begin(self, name: str) -> Stage:
-        """A part that is ended elsewhere, by `end` or by `drop`."""
+        """Begin a part that is ended elsewhere, by `end` or by `drop`."""
         stage = Stage(name)
         with self._lock:
             self._open.append(stage)
@@ -78,7 +78,7 @@ class Stages:
             self._line(f"  {stage.name:<{NAME_WIDTH}}{took_s:5.1f} s  {stage.detail}".rstrip())
 
     def drop(self, stage: Stage) -> None:
-        """Nothing is said of it: it did not come to its end."""
+        """Forget a part that did not come to its end, without a line."""
         with self._lock:
             self._open.remove(stage)
 
@@ -139,7 +139,7 @@ def in_background(work: Callable[[], object], name: str) -> Callable[[], None]:
     thread.start()
 
     def wait() -> None:
-        # In small steps: a signal is heard between them.
+        # In small steps, because signals are handled between them.
         while thread.is_alive():
             thread.join(TICK_S)
         if raised:
