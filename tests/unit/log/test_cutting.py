@@ -19,6 +19,7 @@ from tests.unit.log.engine import (
 
 from strandline.codec.record_batch import parse_header
 from strandline.errors import Closed, OffsetOutOfRange
+from strandline.log import truncation
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.read_verification import damage_of
 from strandline.log.segment.time_lookup import find_time, run_to_end, search_latest_time
@@ -89,19 +90,19 @@ def test_what_is_to_go_is_no_damage(tmp_path: Path) -> None:
         log.close()
 
 
-def test_who_checks_while_a_log_is_cut_finds_no_damage(tmp_path: Path) -> None:
+def test_who_checks_while_a_log_is_cut_finds_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that reads for a consumer, or scrubs, may look at any moment: the disk is waited for on the way."""
     log = open_log(tmp_path / "orders-0", **CONFIG)
     for epoch in range(4):
         fill(log, 3, leader_epoch=epoch)
     log = reopened(log)
-    truncate_segments = log._truncate_segments
+    truncate_segments = truncation._truncate_segments
 
-    def look_and_truncate(offset: int) -> None:
+    def look_and_truncate(log: PartitionLog, offset: int) -> None:
         assert offsets_in(log) == list(range(12))
-        truncate_segments(offset)
+        truncate_segments(log, offset)
 
-    log._truncate_segments = look_and_truncate  # type: ignore[method-assign]
+    monkeypatch.setattr(truncation, "_truncate_segments", look_and_truncate)
     truncate_to(log, 6)
     assert offsets_in(log) == list(range(6))
     assert log.leader_epochs.epochs == [0, 1]
