@@ -53,7 +53,7 @@ _EPOCH_END = Struct(">iq")
 BEGINS_AGAIN: Final = -1
 """The offset that a follower asks for which gives up its log, and wants to copy the leader's from the start."""
 KNOWS_ALL: Final = 2**63 - 1
-"""The high watermark of a reader that says nothing of it: nobody need tell it."""
+"""The high watermark of a reader that does not send one: it need not be notified of a new one."""
 
 
 class PartitionFetch(NamedTuple):
@@ -254,7 +254,7 @@ def encode_fetch_response(
     """
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
-    # Aborted transactions: null where nobody asked, and none of a partition that is not there. Version 11 added the
+    # Aborted transactions: null if the request did not ask, empty for an unknown partition. Version 11 added the
     # preferred read replica, always "none".
     replica = b"\xff\xff\xff\xff" if version >= 11 else b""
     absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica

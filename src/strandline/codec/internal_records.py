@@ -58,7 +58,7 @@ def message_class(kind: str, identifier: int) -> type[Message]:
 
 
 def encode_metadata_record(message: Message, version: int | None = None) -> bytes:
-    """The value of a metadata record, in its newest version unless told otherwise."""
+    """Encode the value of a metadata record, by default in its newest version."""
     version = message.VERSION_MAX if version is None else version
     assert INDEX["metadata"].get(message.API_KEY, ("", ""))[1] == type(message).__name__, "no metadata record"
     out = bytearray()
@@ -90,7 +90,7 @@ def encode_coordinator_key(message: Message) -> bytes:
 
 
 def encode_coordinator_value(message: Message, version: int | None = None) -> bytes:
-    """The value of a coordinator's record, in its newest version unless told otherwise."""
+    """Encode the value of a coordinator's record, by default in its newest version."""
     version = message.VERSION_MAX if version is None else version
     out = bytearray(struct.pack(">h", version))
     encode_into(out, message, version)

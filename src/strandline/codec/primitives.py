@@ -94,7 +94,7 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def skip_tagged_fields(buffer: Buffer, position: int, size: int, count: int) -> int:
-    """Step over `count` tagged fields that nobody here knows; the position behind them.
+    """Skip `count` unknown tagged fields. Return the position behind them.
 
     Each one takes at least two bytes of the buffer, so a lying count ends at the end of the buffer.
     """

@@ -84,7 +84,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the tombstones of this batch; it then stands in the place of the base timestamp."""
+        """Return when the cleaner may drop the tombstones of this batch. It is kept in place of the base timestamp."""
         return self.base_timestamp if self.attributes & HAS_DELETE_HORIZON else None
 
     @property
@@ -116,20 +116,20 @@ RECORD_COUNT: Final = 12
 
 
 def is_marker(header: HeaderFields | BatchHeader) -> bool:
-    """Whether it is a control batch of a producer: it ends a transaction."""
+    """Return whether it is a control batch of a producer: it ends a transaction."""
     return header[ATTRIBUTES] & CONTROL != 0 and header[PRODUCER_ID] >= 0
 
 
 def sequence_after(sequence: int, delta: int) -> int:
-    """Sequences wrap from 2^31-1 to 0."""
+    """Return the sequence `delta` further on. Sequences wrap from 2^31-1 to 0."""
     return (sequence + delta) & 0x7FFFFFFF
 
 
 def check_batch(batch: Buffer) -> HeaderFields:
-    """The header of the one batch in `batch`, or CorruptBatch or InvalidBatch: length, magic, CRC and counts agree.
+    """Return the header of the one batch in `batch` if length, magic, CRC and counts agree.
 
-    The hot path of Produce: a plain tuple, in the order of `BatchHeader`; records are checked later. Which of the two
-    errors a fault is, is Kafka's choice: clients try again after a CorruptBatch.
+    Else raises CorruptBatch, after which clients retry, or InvalidBatch, as Kafka does. This is the hot path of
+    Produce, so the header is a plain tuple. Records are checked later.
     """
     if len(batch) < HEADER_SIZE:
         raise InvalidBatch(f"{len(batch)} bytes are no record batch")
@@ -161,7 +161,7 @@ def check_batch(batch: Buffer) -> HeaderFields:
 
 
 def stamp_append_time(batch: memoryview | bytearray, header: HeaderFields, now_ms: int) -> HeaderFields:
-    """LogAppendTime: the header says so and carries the broker's time, so the CRC is made anew."""
+    """Set LogAppendTime and the broker's time in the header, and with them the CRC. Return the new header."""
     attributes = header[ATTRIBUTES] | LOG_APPEND_TIME
     batch[CRC_START : CRC_START + 2] = attributes.to_bytes(2, "big")
     batch[MAX_TIMESTAMP_POSITION : MAX_TIMESTAMP_POSITION + 8] = now_ms.to_bytes(8, "big")
@@ -170,10 +170,10 @@ def stamp_append_time(batch: memoryview | bytearray, header: HeaderFields, now_m
 
 
 def check_run(run: memoryview, *, next_offset: int, leader_epoch: int) -> tuple[list[HeaderFields], int]:
-    """The headers of the whole batches in `run`, fetched from a leader in `leader_epoch`, and how many bytes they are.
+    """Return the headers of the whole batches in `run`, fetched from a leader in `leader_epoch`, and their size.
 
-    A batch that is cut at the end is left out. CorruptBatch if one is not what a leader sends to a log that ends at
-    `next_offset`: nothing of it may be written. Records are not looked into: the leader did.
+    A batch that is cut at the end is left out. Raises CorruptBatch if a leader would not send one of them to a log that
+    ends at `next_offset`: then none may be written. The leader has checked the records.
     """
     headers: list[HeaderFields] = []
     at = 0
@@ -204,5 +204,5 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def is_intact(batch: Buffer) -> bool:
-    """Whether `batch` (one whole batch) carries the CRC it should."""
+    """Return whether the CRC of `batch` (one whole batch) is right."""
     return bool(crc32c(memoryview(batch)[CRC_START:]) == HEADER.unpack_from(batch)[CRC])

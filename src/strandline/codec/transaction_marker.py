@@ -76,10 +76,10 @@ def encode_marker(
 
 
 def parse_marker(batch: Buffer) -> TransactionMarker | None:
-    """What a control batch of a producer says; None if it ends no transaction.
+    """Return the marker in a control batch of a producer; None if it ends no transaction.
 
-    Nobody can make us stop by what he wrote: a record of another kind, or of none, is no marker. Where the cleaner took
-    the record out of a batch, the transaction is long over.
+    A record of another kind, or of none, is no marker, so that no producer can make the broker fail by it. Where the
+    cleaner removed the record from a batch, the transaction is long over.
     """
     if len(batch) == MARKER_SIZE:
         length, _, _, _, key, _, kind, value, _, coordinator_epoch, _ = _RECORD.unpack_from(batch, HEADER_SIZE)

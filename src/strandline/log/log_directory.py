@@ -31,8 +31,8 @@ from strandline.log.disk import Disk
 from strandline.log.log_loader import open_log
 from strandline.log.observer import BatchObserver
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.file_names import LOG_SUFFIX, file_stem
 from strandline.log.segment.open_files import OpenFiles
-from strandline.log.segment.segment import LOG_SUFFIX, file_stem
 
 log = logging.getLogger("strandline.log")
 

@@ -23,10 +23,11 @@ from strandline.log.observer import BatchObserver
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
 from strandline.log.segment.batch_validation import OFFSET_LIMIT
+from strandline.log.segment.file_names import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.read_verification import check_tail, distrust, ends_with_gap, trust
 from strandline.log.segment.record_counts import COUNTS_SUFFIX, RecordCounts
-from strandline.log.segment.segment import DELETED_SUFFIX, LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.segment.segment import Segment
 from strandline.log.segment.transaction_index import ENTRY_SIZE
 from strandline.log.trimming import trim_now
 from strandline.log.truncation import drop_segments

@@ -2,8 +2,7 @@
 
 Nothing here knows of replicas, acknowledgements or clients. `log_end_offset` is where the next record goes;
 `flushed_offset` is how far the disk is known to hold it (Kafka's recovery point); `log_start_offset` is the first
-offset that may be read. `run_appends` writes several batches with one call, `truncation` removes the end, `trimming`
-the front.
+offset that may be read. `run_appends` writes several batches at once, `truncation` and `trimming` remove records.
 """
 
 from __future__ import annotations
@@ -32,10 +31,11 @@ from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.maintenance.segment_deletion import Leaving
 from strandline.log.observer import BatchObserver
 from strandline.log.rolling import is_due_to_roll
+from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from strandline.log.segment.log_slice import FlushJob, LogSlice
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.record_counts import RecordCounts
-from strandline.log.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment
+from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_counts import save_counts
 from strandline.log.segment.slice_lookup import find_slice
 from strandline.log.snapshots import Snapshots
@@ -92,7 +92,6 @@ class PartitionLog:
         self.planned_start_offset = 0
         """Where the log is about to start. Written down before readers see it, so that the start never goes back."""
         self.written_start_offset = 0
-        """Where the log starts at least, after a crash."""
         self.tombstone_horizon = 0
         """Tombstones and transaction markers may have been removed below this offset, here or in the leader's log. A
         replica that ends below it may still hold the records that they delete."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from strandline.errors import CorruptLog
 from strandline.log.disk import Disk
 from strandline.log.observer import BatchObserver
-from strandline.log.segment.segment import SNAPSHOT_SUFFIX, file_stem
+from strandline.log.segment.file_names import SNAPSHOT_SUFFIX, file_stem
 
 
 class Snapshots:

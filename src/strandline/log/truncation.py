@@ -14,7 +14,8 @@ from strandline.log import leader_epochs as epoch_file
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_replay import relearn
 from strandline.log.partition_log import PartitionLog
-from strandline.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_stem
+from strandline.log.segment.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_stem
+from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_counts import count_hole
 
 

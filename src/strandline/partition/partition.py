@@ -1,8 +1,7 @@
 """One partition on this node: as its leader, or as a follower of another's.
 
-`append` checks a batch, stores it and returns the high watermark that commits it; `advance` moves the high watermark
-and completes the requests that waited for it. `flush.mode` decides which records count: with `ack` only flushed ones,
-so that neither a reader nor a producer sees one that a power cut could take back.
+`append` stores a batch and returns the high watermark that commits it; `advance` moves the high watermark and completes
+requests that wait for it. With `flush.mode=ack` only flushed records count, because a power cut takes back others.
 
 The functions of the other modules work on this state. `leading` is the leader's view of its replicas, `following` what
 a follower does to its log, `internal_appends` what the node itself writes, `epochs` where logs diverge.
@@ -277,21 +276,18 @@ class Partition:
         """Store a producer's batch. Return (base offset, the high watermark that commits it, append time or -1).
 
         A duplicate is not stored again; the offsets are those of the first. Raises StrandlineError with nothing
-        changed, and OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`. `guard`
-        is what `begin_verification` returned, if the request names a transaction that its coordinator confirmed.
+        changed, and OpensLater if the batch must go through a `Reencoder` first and come back with `is_opened`.
+        `guard` is what `begin_verification` returned, if the request names a transaction.
         """
         if self.log.failure is not None:
             # First, because a duplicate would wait for a high watermark that no longer moves.
             raise self.log.refusal()
         if not self.is_leader:
             raise NotLeader(f"{self.topic}-{self.index} is led by node {self.leader_id}")
-        config = self.config
+        config, producers = self.config, self.producers
         header = check_batch(batch)
         if len(batch) > config.max_message_bytes:
-            raise BatchTooLarge(
-                f"a batch of {len(batch)} bytes; max.message.bytes of {self.topic} is {config.max_message_bytes}"
-            )
-        producers = self.producers
+            raise _too_large(self, len(batch))
         _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, _ = header
         is_transactional = attributes & _NOT_PLAIN
         if is_transactional and (guard is None or producer_id < 0 or attributes & CONTROL):
@@ -305,9 +301,8 @@ class Partition:
                 elif producers.open_transactions and not is_transactional:
                     known = check_outside(producers, header)
                 else:
-                    known = producers.check(
-                        producer_id, producer_epoch, base_sequence, (base_sequence + last_offset_delta) & 0x7FFFFFFF
-                    )
+                    last_sequence = (base_sequence + last_offset_delta) & 0x7FFFFFFF
+                    known = producers.check(producer_id, producer_epoch, base_sequence, last_sequence)
             except OutOfOrderSequence as gap:
                 if producers.is_behind_refused(producer_id, producer_epoch, base_sequence, now_ms):
                     raise BehindRefused(str(gap)) from None
@@ -329,14 +324,10 @@ class Partition:
             header[MAX_TIMESTAMP] > now_ms + config.timestamp_after_max_ms
             or 0 <= header[BASE_TIMESTAMP] < now_ms - config.timestamp_before_max_ms
         ):
-            raise InvalidTimestamp(
-                f"timestamps {header[BASE_TIMESTAMP]} to {header[MAX_TIMESTAMP]} are outside what {self.topic} accepts"
-                f" at {now_ms}"
-            )
+            raise _out_of_time(self, header, now_ms)
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        last_offset = base_offset + last_offset_delta
+        last_offset, max_timestamp = base_offset + last_offset_delta, header[MAX_TIMESTAMP]
         if producer_id >= 0:
-            max_timestamp = header[MAX_TIMESTAMP]
             producers.note(
                 producer_id, producer_epoch, base_sequence, last_offset, last_offset_delta, max_timestamp, now_ms
             )
@@ -497,3 +488,13 @@ class Partition:
         """After the log was opened or truncated, find the markers above the high watermark and what they end."""
         learn_markers(self.log, self.high_watermark)
         self.producers.on_high_watermark(self.high_watermark)
+
+
+def _too_large(partition: Partition, size_bytes: int) -> BatchTooLarge:
+    limit = partition.config.max_message_bytes
+    return BatchTooLarge(f"a batch of {size_bytes} bytes; max.message.bytes of {partition.topic} is {limit}")
+
+
+def _out_of_time(partition: Partition, header: HeaderFields, now_ms: int) -> InvalidTimestamp:
+    first, last = header[BASE_TIMESTAMP], header[MAX_TIMESTAMP]
+    return InvalidTimestamp(f"timestamps {first} to {last} are outside what {partition.topic} accepts at {now_ms}")

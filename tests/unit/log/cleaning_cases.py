@@ -16,7 +16,7 @@ from strandline.log.cleaning import mapping
 from strandline.log.cleaning.clean import clean
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
 from strandline.log.disk import Disk, RealDisk
-from strandline.log.segment.segment import SEGMENT_SUFFIXES, file_stem
+from strandline.log.segment.file_names import SEGMENT_SUFFIXES, file_stem
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 CLEAN_SOURCE = Path(mapping.__file__).parents[2] / "codec" / "columns" / "_clean.py"

@@ -19,8 +19,8 @@ from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import Disk
 from strandline.log.maintenance.segment_replacement import SwapRefused, replace_segments
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.file_names import file_stem
 from strandline.log.segment.index import OffsetIndex, TimeIndex
-from strandline.log.segment.segment import file_stem
 from strandline.log.segment.time_lookup import run_to_end, search_latest_time, search_time
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.log.trimming import trim_now

@@ -16,7 +16,7 @@ SOURCE_DIGEST = ""
 """Filled in by the build, so that a test can tell an extension that is older than this text."""
 
 KEYLESS_MAX = 1000
-"""Records without a key that are named; the client is told of the rest by the error of the batch."""
+"""Records without a key that the error names one by one; for the rest there is the error of the batch."""
 
 
 def is_compiled() -> bool:

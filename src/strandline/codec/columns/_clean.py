@@ -7,8 +7,8 @@ both.
 
 The map is one table of 24-byte slots, three words each: two of the key's 128-bit hash, then its last offset and one
 (zero: the slot is free). A slot is found by linear probing. Two keys with one hash would be one key, so the hash is
-keyed with a secret of the job: nobody can choose keys that meet. Compiled it is SipHash-2-4-128; in plain Python, where
-that costs ten times what the rest does, it is BLAKE2b, which the interpreter brings along. No result shows which.
+keyed with a secret of the job: no producer can choose keys that meet. Compiled it is SipHash-2-4-128. In plain Python,
+where that costs ten times what the rest does, it is BLAKE2b, which the interpreter brings along. No result shows which.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hashlib import blake2b
 from crc32c import crc32c
 
 from strandline.codec.record_batch import (
+    BASE_TIMESTAMP,
     COMPRESSION_MASK,
     CONTROL,
     CRC_START,
@@ -28,6 +29,7 @@ from strandline.codec.record_batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
+    MAX_TIMESTAMP,
     PREFIX_SIZE,
     RECORD_SIZE_MIN,
     TRANSACTIONAL,
@@ -45,12 +47,12 @@ unpack_header = HEADER.unpack_from
 
 
 def is_compiled() -> bool:
-    """True in the extension, false in the plain twin."""
+    """Return true in the extension, false in the plain twin."""
     return not __file__.endswith(".py")
 
 
 class RecordSieve:
-    """Learns each key's last offset from a log's dirty part, then says which records stay."""
+    """A map of each key's last offset in a log's dirty part, which then says which records stay."""
 
     def __init__(self, slots: int, entries_max: int, secret: bytes) -> None:
         # One slot at least stays free: a search ends there.
@@ -107,7 +109,7 @@ class RecordSieve:
     # Hashing
 
     def siphash(self, payload: bytes, start: int, length: int) -> tuple[int, int]:
-        """SipHash-2-4 with 128 bits of outcome, low word first; for tests against its published vectors."""
+        """Return SipHash-2-4 with 128 bits, low word first; for tests against its published vectors."""
         self.payload = payload
         self._siphash(start, length)
         return self.hash_low, self.hash_high
@@ -176,7 +178,7 @@ class RecordSieve:
         self.places[row] = 3 * (self.hash_low % self.slots)
 
     def _find(self, row: int) -> int:
-        """The place in the table of the row's key, or of the free slot where it belongs."""
+        """Return the place in the table of the row's key, or of the free slot where it belongs."""
         low = self.lows[row]
         high = self.highs[row]
         at = self.places[row]
@@ -189,7 +191,7 @@ class RecordSieve:
     # Reading
 
     def begin_segment(self, base_offset: int, end_offset: int) -> None:
-        """The batches to come lie between these offsets, and each behind the one before.
+        """Expect batches between these offsets, each behind the one before.
 
         A base offset is not covered by a batch's CRC: a bit that fell over in it would renumber records for good.
         """
@@ -197,7 +199,7 @@ class RecordSieve:
         self.offset_max = end_offset - 1
 
     def pass_batch(self, base_offset: int, last_offset: int) -> None:
-        """A batch is looked at by somebody else; CorruptBatch if it cannot lie here."""
+        """Pass over a batch that the caller handles itself. Raises CorruptBatch if it cannot lie here."""
         if base_offset < self.next_offset or last_offset < base_offset or last_offset > self.offset_max:
             raise CorruptBatch(
                 f"a batch from {base_offset} to {last_offset} lies where offsets {self.next_offset} to "
@@ -206,7 +208,7 @@ class RecordSieve:
         self.next_offset = last_offset + 1
 
     def _varint(self) -> int:
-        """An unsigned varint of at most 64 bits at the position, which moves behind it."""
+        """Read an unsigned varint of at most 64 bits at the position, and move behind it."""
         byte = self.payload[self.position]
         self.position += 1
         if byte < 0x80:
@@ -361,7 +363,7 @@ class RecordSieve:
         keep_tombstones: bool,
         runs: MutableSequence[int],
     ) -> int:
-        """How many records of a batch stay; `runs` gets where their bytes begin and end, neighbours as one.
+        """Return how many records of a batch stay; `runs` gets where their bytes begin and end, neighbours as one.
 
         `latest_offset` is the last that the map knows of: what lies behind it stays, whatever it is.
         """
@@ -447,7 +449,7 @@ class RecordSieve:
         runs: MutableSequence[int],
     ) -> tuple[int, bool]:
         """Sift whole, sound batches that are neither compressed nor part of a transaction, as far as they stay whole
-        or go whole; (position of the next batch, whether that was sifted and is to be made anew from `runs`).
+        or go whole; (position of the next batch, whether that was sifted and is to be rebuilt from `runs`).
 
         `kept_batches` gets those that stay: base and last offset, largest timestamp, position, size, records.
         `kept_empty` are the last offsets of batches that stay even without records.
@@ -456,30 +458,14 @@ class RecordSieve:
         size = len(source)
         runs_max = len(runs) // 2
         header_bytes, overhead_bytes, crc_start = HEADER_SIZE, PREFIX_SIZE, CRC_START
-        record_bytes_min, batch_magic, horizon_bit, append_time_bit = (
-            RECORD_SIZE_MIN,
-            MAGIC,
-            HAS_DELETE_HORIZON,
-            LOG_APPEND_TIME,
-        )
+        record_bytes_min, batch_magic = RECORD_SIZE_MIN, MAGIC
+        horizon_bit, append_time_bit = HAS_DELETE_HORIZON, LOG_APPEND_TIME
         special = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
         self._begin(source, 0, 0)
         while size - position >= header_bytes:
-            (
-                base_offset,
-                length,
-                _,
-                magic,
-                crc,
-                attributes,
-                last_delta,
-                base_timestamp,
-                max_timestamp,
-                _,
-                _,
-                _,
-                count,
-            ) = unpack_header(source, position)
+            header = unpack_header(source, position)
+            base_offset, length, _, magic, crc, attributes, last_delta, _, _, _, _, _, count = header
+            base_timestamp, max_timestamp = header[BASE_TIMESTAMP], header[MAX_TIMESTAMP]
             start = position + header_bytes
             end = position + overhead_bytes + length
             if magic != batch_magic or attributes & special or end < start or end > size or last_delta < 0:

@@ -38,12 +38,12 @@ new_tuple = tuple.__new__
 
 
 def is_compiled() -> bool:
-    """True in the extension, false in the plain twin."""
+    """Return true in the extension, false in the plain twin."""
     return not __file__.endswith(".py")
 
 
 def varint_raw(payload: Sequence[int], position: int, bytes_max: int) -> tuple[int, int]:
-    """An unsigned varint of more than one byte: (value, position after it). 5 bytes carry 32 bits, 10 carry 64."""
+    """Return an unsigned varint of more than one byte and the position after it. 5 bytes carry 32 bits, 10 carry 64."""
     value = payload[position] & 0x7F
     shift = 7
     index = 1
@@ -379,7 +379,7 @@ def scan_batches(
 def locate_headers(
     payload: Sequence[int], starts: Sequence[int], counts: Sequence[int], positions: MutableSequence[int]
 ) -> int:
-    """Where the headers of rows lie that a scan has found sound; returns how many there are.
+    """Find the headers of rows that a scan has found sound. Return how many there are.
 
     `positions` gets key start, key length, value start and value length of each, four numbers a header.
     """

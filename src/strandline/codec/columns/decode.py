@@ -41,7 +41,7 @@ _ZERO_NARROW = array("i", (0,))
 
 
 def decoder_name() -> str:
-    """Which twin scans: for `strandline --version`, and for whoever wonders why decoding is slow."""
+    """Return which twin scans, for `strandline --version`: the plain one is slow."""
     return "cython" if _COMPILED else "python"
 
 

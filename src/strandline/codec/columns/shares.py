@@ -1,4 +1,4 @@
-"""The records of a batch a share at a time, because a batch may hold millions and somebody else wants the loop."""
+"""The records of a batch, a share at a time: a batch may hold millions, and the loop must serve others."""
 
 from __future__ import annotations
 

@@ -8,9 +8,7 @@ from typing import Final
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegment
 from strandline.log.cleaning.reading import Pace
 from strandline.log.disk import Buffer, Disk
-from strandline.log.segment.index import OffsetIndex, TimeIndex
-from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder
-from strandline.log.segment.segment import (
+from strandline.log.segment.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -18,6 +16,8 @@ from strandline.log.segment.segment import (
     TRANSACTION_INDEX_SUFFIX,
     file_stem,
 )
+from strandline.log.segment.index import OffsetIndex, TimeIndex
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 SYNC_BYTES: Final = 16 * 1024 * 1024

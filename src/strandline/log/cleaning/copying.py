@@ -23,7 +23,7 @@ from strandline.log.cleaning.reading import Pace, SegmentReader, open_batch, who
 from strandline.log.cleaning.rebuilding import empty_batch, rebuild_batch
 from strandline.log.cleaning.transactions import PassedTransactions
 from strandline.log.disk import Disk
-from strandline.log.segment.segment import LOG_SUFFIX, file_stem
+from strandline.log.segment.file_names import LOG_SUFFIX, file_stem
 from strandline.log.segment.transaction_index import AbortedTransaction
 
 RUNS_AT_FIRST = 1024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from strandline.log.cleaning.job import CleaningJob, SourceSegment
 from strandline.log.disk import Disk
 from strandline.log.rolling import RELATIVE_OFFSET_MAX
-from strandline.log.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_stem
+from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_stem
 
 
 def group_segments(job: CleaningJob, disk: Disk, clean_up_to: int) -> list[list[SourceSegment]]:

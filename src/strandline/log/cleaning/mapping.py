@@ -13,7 +13,7 @@ from strandline.log.cleaning.job import CannotClean, CleaningJob, SourceSegment
 from strandline.log.cleaning.reading import Pace, SegmentReader, open_batch, whole_batch
 from strandline.log.cleaning.transactions import PassedTransactions
 from strandline.log.disk import Disk
-from strandline.log.segment.segment import LOG_SUFFIX, file_stem
+from strandline.log.segment.file_names import LOG_SUFFIX, file_stem
 from strandline.log.segment.transaction_index import AbortedTransaction
 
 SLOTS_MIN: Final = 16

@@ -15,7 +15,7 @@ from strandline.codec.transaction_marker import TransactionMarker
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.job import CannotClean, CleaningJob
 from strandline.log.disk import Disk
-from strandline.log.segment.segment import TRANSACTION_INDEX_SUFFIX, file_stem
+from strandline.log.segment.file_names import TRANSACTION_INDEX_SUFFIX, file_stem
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 

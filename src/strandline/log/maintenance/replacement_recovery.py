@@ -21,8 +21,8 @@ from strandline.codec.record_batch import BASE_OFFSET, BATCH_LENGTH, HEADER, HEA
 from strandline.errors import CorruptLog
 from strandline.log.cleaning.job import CLEANED_SUFFIX
 from strandline.log.disk import Disk
+from strandline.log.segment.file_names import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_stem
 from strandline.log.segment.index import OffsetIndex
-from strandline.log.segment.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, file_stem
 
 SWAP_SUFFIX: Final = ".swap"
 

@@ -17,8 +17,8 @@ from strandline.log.disk import Disk, File
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.segment.batch_validation import ANY_OFFSET, LOOSE, OFFSET_LIMIT, check_batches
 from strandline.log.segment.digest import DIGEST_SUFFIX, Digest
+from strandline.log.segment.file_names import INDEX_SUFFIX, LOG_SUFFIX, file_stem
 from strandline.log.segment.index import OffsetIndex
-from strandline.log.segment.segment import INDEX_SUFFIX, LOG_SUFFIX, file_stem
 
 PIECE_BYTES: Final = 1024 * 1024
 FINDINGS_MAX: Final = 100

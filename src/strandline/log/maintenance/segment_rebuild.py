@@ -26,10 +26,11 @@ from strandline.errors import CorruptLog
 from strandline.log.cleaning.cleaned_segment import CleanedSegment
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegment
 from strandline.log.cleaning.reading import Pace
+from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_stem
 from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.read_verification import Stretch, check_at
 from strandline.log.segment.record_counts import COUNTS_SUFFIX, records_in
-from strandline.log.segment.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, Segment, file_stem
+from strandline.log.segment.segment import Segment
 
 PIECE_BYTES: Final = 1024 * 1024
 EPOCH_LIMIT: Final = 2**31 - 1

@@ -30,15 +30,15 @@ from strandline.errors import CorruptLog, DiskFailed, WorldError
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import File
 from strandline.log.maintenance.replacement_recovery import SWAP_SUFFIX, in_order, originals
-from strandline.log.segment.index import OffsetIndex
-from strandline.log.segment.segment import (
+from strandline.log.segment.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     file_stem,
 )
+from strandline.log.segment.index import OffsetIndex
+from strandline.log.segment.segment import Segment
 from strandline.log.segment.transaction_index import TransactionIndex
 from strandline.runtime.fault_points import fault_point
 from strandline.runtime.runtime import Runtime

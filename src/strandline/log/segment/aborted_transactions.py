@@ -37,7 +37,7 @@ def aborted_in(log: PartitionLog, records: LogSlice, start_offset: int, *, may_b
     if not log.has_aborted:
         return []
     segment = records.segment
-    end_offset = segment.offset_behind(records.position + records.size_bytes, may_block=may_block)
+    end_offset = _offset_behind(segment, records.position + records.size_bytes, may_block=may_block)
     if end_offset is None:
         at = bisect_right(log.base_offsets, segment.base_offset)
         end_offset = log.base_offsets[at] if at < len(log.base_offsets) else log.log_end_offset
@@ -96,3 +96,13 @@ def aborted_segments(log: PartitionLog, start_offset: int) -> list[Segment]:
         return []
     at = max(0, bisect_right(log.base_offsets, start_offset) - 1)
     return [segment for segment in log.segments[at:] if segment.has_transaction_index]
+
+
+def _offset_behind(segment: Segment, position: int, *, may_block: bool) -> int | None:
+    """Return an offset shortly behind all records that begin before `position`; None if only the end is known."""
+    tail = segment.tail_positions
+    if tail and position >= tail[0]:
+        at = bisect_left(tail, position)
+        return segment.tail_offsets[at] if at < len(tail) else None
+    segment.load_indexes(may_block=may_block)
+    return segment.index.offset_behind(position, segment.base_offset)

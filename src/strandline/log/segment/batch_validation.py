@@ -72,9 +72,8 @@ def check_batches(
         batches_max -= 1
         left = size - at
         if left < head:
-            if is_end:
-                return Checked(at, next_offset, f"{left} bytes are too few for a batch header", 0, has_gap)
-            return Checked(at, next_offset, None, head, has_gap)
+            fault = f"{left} bytes are too few for a batch header"
+            return Checked(at, next_offset, fault if is_end else None, 0 if is_end else head, has_gap)
         base_offset, length, batch_epoch, magic, crc, _, last_offset_delta, _, _, _, _, _, _ = unpack(view, at)
         batch_size = length + prefix
         if magic != MAGIC or batch_size < head or last_offset_delta < 0:
@@ -93,9 +92,8 @@ def check_batches(
         if end > entry_at:
             return Checked(at, next_offset, f"a batch of {batch_size} bytes would reach into the next", 0, has_gap)
         if batch_size > left:
-            if is_end:
-                return Checked(at, next_offset, f"the batch of {batch_size} bytes ends after {left}", 0, has_gap)
-            return Checked(at, next_offset, None, batch_size, has_gap)
+            fault = f"the batch of {batch_size} bytes ends after {left}"
+            return Checked(at, next_offset, fault if is_end else None, 0 if is_end else batch_size, has_gap)
         if crc32c(view[at + CRC_START : end]) != crc:
             return Checked(at, next_offset, "the CRC is wrong", 0, has_gap)
         if base_offset != next_offset and next_offset != ANY_OFFSET:

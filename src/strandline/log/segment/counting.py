@@ -24,6 +24,7 @@ from strandline.codec.columns.shares import RecordScan
 from strandline.codec.record_batch import HEADER_SIZE, BatchHeader
 from strandline.errors import BatchTooLarge, WorldError
 from strandline.log.segment.aborted_transactions import AbortedRanges, aborted_segments
+from strandline.log.segment.header_walk import headers_in
 from strandline.log.segment.record_counts import Count, CountsBuilder, RecordCounts, records_in
 from strandline.log.segment.segment import WALK_CHUNK_BYTES, ColdRead, Segment
 from strandline.log.segment.segment_counts import load_counts, write_counts
@@ -239,7 +240,7 @@ class _Segment:
     def _show(self, builder: CountsBuilder, chunk: bytes, end_offset: int | None, aborted: AbortedRanges | None) -> int:
         """Show `builder` the batches that begin in `chunk`; how many they are, 0 if `end_offset` comes first."""
         shown = 0
-        for header, at in self.segment.headers_in(chunk, builder.position):
+        for header, at in headers_in(self.segment.path, chunk, builder.position):
             if end_offset is not None and header.base_offset >= end_offset:
                 break
             records = 0 if aborted is not None and aborted.has(header) else records_in(header)
@@ -281,7 +282,7 @@ class _Segment:
         while position < segment.size_bytes:
             chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, segment.size_bytes - position))
             self._refuse_closed()
-            for header, at in segment.headers_in(chunk, position):
+            for header, at in headers_in(segment.path, chunk, position):
                 if header.base_offset >= offset:
                     return records
                 here = 0 if aborted is not None and aborted.has(header) else records_in(header)

@@ -9,51 +9,35 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from strandline.codec.record_batch import (
-    HEADER,
-    HEADER_SIZE,
-    PREFIX_SIZE,
-    BatchHeader,
-    HeaderFields,
-)
-from strandline.errors import CorruptLog
+from strandline.codec.record_batch import PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.log.disk import Buffer, Disk, File
+from strandline.log.segment import segment_files
 from strandline.log.segment.digest import DIGEST_SUFFIX
+from strandline.log.segment.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_stem,
+)
+from strandline.log.segment.header_walk import headers_in
 from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.read_verification import ColdRead as ColdRead
 from strandline.log.segment.read_verification import Unverified, locate_checked
-from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts
+from strandline.log.segment.record_counts import CountsBuilder, RecordCounts
 from strandline.log.segment.segment_counts import cut_counts, resume_counts, save_counts
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
     from strandline.log.segment.open_files import OpenFiles
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"
-DELETED_SUFFIX: Final = ".deleted"
-SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    COUNTS_SUFFIX,
-    DIGEST_SUFFIX,
-)
-
 TAIL_BATCHES_MAX: Final = 512
 """Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""
 WALK_CHUNK_BYTES: Final = 16 * 1024
-
-
-def file_stem(offset: int) -> str:
-    return f"{offset:020d}"
 
 
 class Segment:
@@ -118,7 +102,7 @@ class Segment:
         self.first_timestamp_ms = -1
         self.max_timestamp_ms = -1
         self.newest_read: tuple[int, int] | None = None
-        """Its size, and the newest time that its files knew then: for retention, where memory does not know it."""
+        """(size, newest timestamp) as last read from the files: for retention, where memory does not know it."""
         self.offset_of_max_timestamp = base_offset
         self.bytes_since_index_entry = 0
         self.is_active = False
@@ -127,7 +111,7 @@ class Segment:
         self.deleted = False
         self.references = 0
         self.replacement: Segment | None = None
-        """What took this segment's place, when it was cleaned or mended."""
+        """The segment that replaced this one after cleaning or repair."""
         self.sync_error: OSError | None = None
         self.touched = False
         self.tail_offsets: list[int] = []
@@ -136,13 +120,13 @@ class Segment:
         self.has_transaction_index = False
         """Whether there is a file of aborted transactions, or will be: most segments have none."""
         self.counts: RecordCounts | None = None
-        """How many records there are; None if nobody knows without looking at the file beside it, or at all headers."""
+        """How many records there are; None if only the file beside it, or all headers, can tell."""
         self.delivered: CountsBuilder | None = None
-        """The same without those of aborted transactions, as far as somebody wanted to know."""
+        """The same without records of aborted transactions, as far as it was counted."""
         self.verified_from = 0
-        """From this place in the file on everything was written, or found sound, by this process."""
+        """Everything from this position on was written or verified by this process."""
         self.unverified: Unverified | None = None
-        """What is known of the rest, if there is any."""
+        """What is known of the part before, if there is any."""
         self._file: File | None = None
         self._run: Callable[[Callable[[], None]], object] | None = None
         self._index: OffsetIndex | None = None
@@ -188,14 +172,10 @@ class Segment:
         self.is_active = True
 
     def _read_beside(self, suffix: str) -> bytes:
-        """What the file of that suffix holds; nothing if there is none: an index only saves looking."""
+        """Return the content of the file with that suffix, empty if there is none: an index only saves reading."""
         named = self.path
-        path = named.with_suffix(suffix)
-        try:
-            data = self.disk.read_whole(path) if self.disk.exists(path) else b""
-        except FileNotFoundError:
-            return b""
-        # A thread reads here while the loop may swap: the name is then another segment's.
+        data = segment_files.read_index(self.disk, named.with_suffix(suffix))
+        # In a thread, while the loop may replace the segment: then the name is another segment's.
         return data if self.path is named else b""
 
     @property
@@ -214,7 +194,7 @@ class Segment:
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """Of a segment that has none, an empty one. CorruptLog if the file cannot be one."""
+        """Return the index, empty if the segment has none. Raises CorruptLog if the file cannot be one."""
         index = self._transaction_index
         if index is None:
             data = self._read_beside(TRANSACTION_INDEX_SUFFIX) if self.has_transaction_index else b""
@@ -229,12 +209,12 @@ class Segment:
         return self.transaction_index
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
-        """A marker in this segment aborted a transaction."""
+        """Note that a marker in this segment aborted a transaction."""
         self.transaction_index.append(aborted)
         self.has_transaction_index = True
 
     def load_indexes(self, *, may_block: bool) -> None:
-        """See to it that both indexes are in memory. Reading them may take a disk, so a loop leaves it to a thread."""
+        """Read both indexes into memory. That may block on the disk, so the loop leaves it to a thread."""
         if self._index is None or self._time_index is None:
             if not may_block:
                 raise ColdRead
@@ -253,7 +233,7 @@ class Segment:
         self.tail_positions = []
 
     def resume(self) -> int:
-        """Go on with a segment that will grow again, after a restart or a cut; the offset after its last batch."""
+        """Prepare a segment to grow again, after a restart or a truncation. Return the offset after its last batch."""
         last_entry = self.index.boundary_before(self.size_bytes)
         self.bytes_since_index_entry = self.size_bytes - last_entry
         self.max_timestamp_ms, relative = self.time_index.last()
@@ -272,50 +252,25 @@ class Segment:
         resume_counts(self, end_offset)
         return end_offset
 
-    def _index_files(self) -> Iterator[tuple[str, OffsetIndex | TimeIndex | TransactionIndex]]:
-        """Each index that the segment has, with the suffix of its file."""
-        yield INDEX_SUFFIX, self.index
-        yield TIME_INDEX_SUFFIX, self.time_index
+    def _index_files(self) -> Iterator[tuple[Path, segment_files.AnyIndex]]:
+        """Yield each index that the segment has, with the path of its file."""
+        yield self.path.with_suffix(INDEX_SUFFIX), self.index
+        yield self.path.with_suffix(TIME_INDEX_SUFFIX), self.time_index
         if self.has_transaction_index:
-            yield TRANSACTION_INDEX_SUFFIX, self.transaction_index
+            yield self.path.with_suffix(TRANSACTION_INDEX_SUFFIX), self.transaction_index
 
     def rewrite_indexes(self) -> None:
         """Replace the content of the index files by what is in memory."""
-        for suffix, index in self._index_files():
-            data = index.to_bytes()
-            file = self.disk.open(self.path.with_suffix(suffix), create=True)
-            try:
-                file.truncate(len(data))
-                file.write_at(0, data)
-            finally:
-                file.close()
-            index.unwritten.clear()
-
-    def _cut_index_files(self) -> None:
-        """Cut the index files to what memory knows. What they lack is written later: a full disk would refuse that."""
-        for suffix, index in self._index_files():
-            path = self.path.with_suffix(suffix)
-            if self.disk.exists(path):
-                file = self.disk.open(path)
-                try:
-                    file.truncate(index.written_bytes)
-                finally:
-                    file.close()
+        for path, index in self._index_files():
+            segment_files.rewrite_index(self.disk, path, index)
 
     def write_indexes(self) -> None:
-        """Bring the index files up to what memory knows."""
-        for suffix, index in self._index_files():
-            if index.unwritten:
-                file = self.disk.open(self.path.with_suffix(suffix), create=True)
-                try:
-                    file.write_at(index.written_bytes, index.unwritten)
-                finally:
-                    file.close()
-                # Only now: if the disk was full, the next attempt writes them again.
-                index.unwritten.clear()
+        """Append to the index files what only memory holds."""
+        for path, index in self._index_files():
+            segment_files.write_index(self.disk, path, index)
 
     def cut_preallocated(self) -> bool:
-        """Take back what was preallocated and is not filled; whether there was any."""
+        """Cut off preallocated space that is not filled. Return whether there was any."""
         if not self.is_preallocated:
             return False
         self.file().truncate(self.size_bytes)
@@ -323,7 +278,7 @@ class Segment:
         return True
 
     def seal(self) -> None:
-        """No more appends: complete the time index and the files."""
+        """End the segment: complete the time index and the files."""
         self.time_index.maybe_append(self.max_timestamp_ms, self.offset_of_max_timestamp - self.base_offset)
         self.write_indexes()
         save_counts(self)
@@ -390,13 +345,14 @@ class Segment:
         """Cut the file at `position`, the end of the batch before `next_offset`; `resume` goes on from there."""
         self.file().truncate(position)
         self.size_bytes = position
-        # What is written there from now on is ours, and no digest knows it.
+        # The digest does not cover what is written there from now on.
         self.disk.remove(self.path.with_suffix(DIGEST_SUFFIX))
         self.verified_from = min(self.verified_from, position)
         self.index.truncate(next_offset - self.base_offset, position)
         self.time_index.truncate(next_offset - self.base_offset)
         self.transaction_index.truncate(next_offset)
-        self._cut_index_files()
+        for path, index in self._index_files():
+            segment_files.truncate_index(self.disk, path, index)
         cut_counts(self, position)
         self.tail_offsets = []
         self.tail_positions = []
@@ -405,9 +361,9 @@ class Segment:
     # Reading
 
     def locate(self, offset: int, *, may_block: bool) -> int | None:
-        """The position of the first batch that reaches `offset`; None if the segment ends before it.
+        """Return the position of the first batch that reaches `offset`; None if the segment ends before it.
 
-        Raises ColdRead if the page cache does not hold the way there and the caller may not wait for the disk.
+        Raises ColdRead if the disk must be read and the caller may not block.
         """
         tail = self.tail_offsets
         if tail and offset >= self.tail_start:
@@ -424,7 +380,7 @@ class Segment:
         return None
 
     def headers(self, position: int, *, may_block: bool, end: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
-        """Batch headers and their positions from the batch at `position` to `end`, or the end of the segment."""
+        """Yield batch headers and their positions from the batch at `position` to `end`, or the segment's end."""
         file = self.file()
         end = self.size_bytes if end is None else end
         while position < end:
@@ -432,34 +388,12 @@ class Segment:
             chunk = file.read_at(position, size) if may_block else file.read_at_nowait(position, size)
             if chunk is None:
                 raise ColdRead
-            for header, at in self.headers_in(chunk, position):
+            for header, at in headers_in(self.path, chunk, position):
                 position = at + header.length + PREFIX_SIZE
                 yield header, at
 
-    def headers_in(self, chunk: bytes, position: int) -> Iterator[tuple[BatchHeader, int]]:
-        """Headers of the batches that begin in `chunk`, which was read at `position`, and where they lie."""
-        unpack = HEADER.unpack_from
-        at = 0
-        while len(chunk) - at >= HEADER_SIZE:
-            header = BatchHeader._make(unpack(chunk, at))
-            if header.length < HEADER_SIZE - PREFIX_SIZE:
-                raise CorruptLog(f"{self.path}: batch length {header.length} at position {position + at}")
-            yield header, position + at
-            at += header.length + PREFIX_SIZE
-        if at == 0:
-            raise CorruptLog(f"{self.path}: {len(chunk)} bytes at position {position} are no record batch")
-
-    def offset_behind(self, position: int, *, may_block: bool) -> int | None:
-        """An offset behind all records that begin before `position`, and not far; None if only the end is known."""
-        tail = self.tail_positions
-        if tail and position >= tail[0]:
-            at = bisect_left(tail, position)
-            return self.tail_offsets[at] if at < len(tail) else None
-        self.load_indexes(may_block=may_block)
-        return self.index.offset_behind(position, self.base_offset)
-
     def batch_size_at(self, position: int, *, may_block: bool) -> int:
-        """The size of the batch at `position`."""
+        """Return the size of the batch at `position`."""
         tail = self.tail_positions
         if tail and position >= tail[0]:
             following = bisect_right(tail, position)
@@ -469,10 +403,6 @@ class Segment:
         if data is None:
             raise ColdRead
         return int.from_bytes(data[8:12], "big") + PREFIX_SIZE
-
-    def largest_timestamp_ms(self) -> int:
-        """The largest timestamp in the segment; -1 if that is not known."""
-        return self.max_timestamp_ms if self.is_active else self.time_index.last()[0]
 
     # Holding and deleting
 
@@ -487,10 +417,10 @@ class Segment:
             self._unlink()
 
     def delete(self, run: Callable[[Callable[[], None]], object] | None = None) -> None:
-        """Rename the files out of the way at once; unlink them when no reader is left, by `run` if that is given.
+        """Rename the files at once, and unlink them, by `run` if that is given, when no reader is left.
 
-        To unlink a large file takes a disk its time, and a loop leaves it to a thread. To rename takes none; it comes
-        first because a log of the same name may be made before the thread had its turn.
+        Unlinking a large file takes time, so the loop leaves it to a thread. The rename comes first, because a log of
+        the same name may be made before the thread runs.
         """
         self.begin_delete(run)
         try:
@@ -499,34 +429,26 @@ class Segment:
             self.release()
 
     def begin_delete(self, run: Callable[[Callable[[], None]], object] | None) -> None:
-        """The same in steps: nobody finds it from here on. When its files are renamed, in a thread, it is released."""
+        """Begin to delete in steps: a thread renames the files, then the loop releases the segment."""
         self.deleted = True
         self._run = run
         self.references += 1
 
     def rename_away(self) -> None:
-        # The log itself last: without it an index would be left that belongs to nothing.
-        for suffix in (SNAPSHOT_SUFFIX, *reversed(SEGMENT_SUFFIXES)):
-            path = self.path.with_suffix(suffix)
-            if self.disk.exists(path):
-                self.disk.rename(path, path.with_name(path.name + DELETED_SUFFIX))
+        segment_files.rename_away(self.disk, self.path)
 
     def _unlink(self) -> None:
         self.open_files.forget(self)
+        remove = partial(segment_files.remove_renamed, self.disk, self.path)
         if self._run is None:
-            self._remove_files()
+            remove()
         else:
-            self._run(self._remove_files)
-
-    def _remove_files(self) -> None:
-        for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
-            path = self.path.with_suffix(suffix)
-            self.disk.remove(path.with_name(path.name + DELETED_SUFFIX))
+            self._run(remove)
 
     def stand_in(self, file: File, index: OffsetIndex, transaction_index: TransactionIndex) -> None:
-        """Be readable before the files have their names: by an open file and what was read of the indexes.
+        """Make a replacement readable before its files have their names, by an open file and indexes in memory.
 
-        Until `end_standing_in` it is held. A time index that somebody asks for meanwhile is empty: that costs time.
+        It is retained until `end_standing_in`. Its time index is empty until then, which only costs time.
         """
         self.path = self.path.with_name(f"{file_stem(self.base_offset)}.unnamed{LOG_SUFFIX}")
         self._index, self._transaction_index = index, transaction_index
@@ -534,36 +456,30 @@ class Segment:
         self.references += 1
 
     def end_standing_in(self) -> None:
-        """The files have their names."""
+        """Use the files by their names from now on."""
         self.path = self.path.with_name(file_stem(self.base_offset) + LOG_SUFFIX)
         self._time_index = None
         self.release()
 
     def yield_to(self, replacement: Segment, run: Callable[[Callable[[], None]], object] | None) -> Callable[[], None]:
-        """Another segment stands in this one's place: readers that hold this one go on, and nobody else finds it.
+        """Give this segment's place to another. Readers that hold it go on; new ones find the other.
 
-        Whoever renames its files calls what this returns when that is done: then the last reader may remove them.
+        The caller renames the files, then calls what this returns, so that the last reader may remove them.
         """
-        names = [self.path.with_suffix(suffix).name + DELETED_SUFFIX for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)]
-        directory, disk = self.path.parent, self.disk
-
-        def remove() -> None:
-            for name in names:
-                disk.remove(directory / name)
-
+        remove = partial(segment_files.remove_renamed, self.disk, self.path)
         self.references += 1
         self.dirty = False
         self.deleted, self.replacement = True, replacement
-        # The name is the other's from here on.
+        # From here on the name belongs to the other.
         self.path = self.path.with_name(f"{file_stem(self.base_offset)}.replaced{LOG_SUFFIX}")
         self._run = (lambda _: remove()) if run is None else (lambda _: run(remove))
         return self.release
 
     def abandon(self) -> None:
-        """The directory is being removed by somebody else; close when the last reader lets go."""
+        """Close when the last reader releases the segment, whose directory is being removed."""
         self.deleted = True
         self.is_active = False
-        self.want_flush = _nobody
+        self.want_flush = _ignore
         self.unverified = None
         if self.references == 0:
             self.open_files.forget(self)
@@ -575,5 +491,5 @@ class Segment:
         return f"<Segment {self.path} {self.size_bytes} bytes>"
 
 
-def _nobody() -> None:
-    """Of a file that goes away nothing needs to be safe."""
+def _ignore() -> None:
+    """Do nothing: a file that is being removed needs no flush."""

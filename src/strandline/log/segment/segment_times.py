@@ -12,8 +12,9 @@ from typing import Final
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
 from strandline.errors import CorruptLog
 from strandline.log.disk import Disk
+from strandline.log.segment.file_names import TIME_INDEX_SUFFIX
 from strandline.log.segment.index import TIME_ENTRY_SIZE, TimeIndex
-from strandline.log.segment.segment import TIME_INDEX_SUFFIX, Segment
+from strandline.log.segment.segment import Segment
 
 HEADERS_MAX: Final = 20_000
 """Batches of a segment without a time index whose headers are read; one that has more is judged by its file's time."""

@@ -23,6 +23,7 @@ from strandline.codec.columns.shares import RecordScan
 from strandline.codec.compression import Buffer
 from strandline.codec.record_batch import COMPRESSION_MASK, BatchHeader
 from strandline.errors import BatchTooLarge, CorruptBatch, UnsupportedCompression
+from strandline.log.segment.header_walk import headers_in
 from strandline.log.segment.segment import WALK_CHUNK_BYTES, ColdRead, Segment
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024
@@ -84,7 +85,7 @@ def search_latest_time(
         segment.retain()
         try:
             yield from _load_indexes(segment)
-            known = segment.largest_timestamp_ms()
+            known = _largest_timestamp_ms(segment)
             if 0 <= known <= largest:
                 continue
             ends_at = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
@@ -134,14 +135,14 @@ def find_time(
 
 def _search_segment(segment: Segment, timestamp_ms: int, start_offset: int) -> Search:
     yield from _load_indexes(segment)
-    if 0 <= segment.largest_timestamp_ms() < timestamp_ms:
+    if 0 <= _largest_timestamp_ms(segment) < timestamp_ms:
         return None
     position = segment.index.position_before(segment.time_index.relative_offset_before(timestamp_ms))
     end = segment.size_bytes
     chunks = 0
     while position < end:
         chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, end - position))
-        for header, at in segment.headers_in(chunk, position):
+        for header, at in headers_in(segment.path, chunk, position):
             position = at + header.size_bytes
             if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
                 continue
@@ -161,7 +162,7 @@ def _largest_in(segment: Segment, start_offset: int, limit_offset: int) -> Part[
     chunks = 0
     while position < end:
         chunk = yield from read_part(segment, position, min(WALK_CHUNK_BYTES, end - position))
-        for header, at in segment.headers_in(chunk, position):
+        for header, at in headers_in(segment.path, chunk, position):
             position = at + header.size_bytes
             if header.last_offset >= limit_offset:
                 return largest
@@ -229,3 +230,8 @@ def opened(batch: bytes, header: BatchHeader) -> Part[Buffer]:
     _, payload = yield partial(payload_of, batch, size_bytes_max=OPENED_BYTES_MAX)
     inflated: Buffer = payload
     return inflated
+
+
+def _largest_timestamp_ms(segment: Segment) -> int:
+    """Return the largest timestamp in the segment; -1 if that is not known."""
+    return segment.max_timestamp_ms if segment.is_active else segment.time_index.last()[0]
