@@ -15,7 +15,7 @@ from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from tests.interop.conversation import CODECS, FLUSH_TIMEOUT_S, Ledger, Sent, headers_of
 from tests.unit.log.manual_runtime import ManualRuntime
-from tests.unit.log.test_swapping import DyingDisk, Killed
+from tests.unit.log.test_segment_replacement import DyingDisk, Killed
 
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, parse_header

@@ -18,7 +18,7 @@ from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.disk import Disk
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_replay import learn, relearn
-from strandline.log.maintenance.replacement_recovery import finish_swaps, is_unfinished
+from strandline.log.maintenance.replacement_recovery import finish_replacements, is_unfinished
 from strandline.log.observer import BatchObserver
 from strandline.log.partition_log import PartitionLog
 from strandline.log.recovery import recover_segment
@@ -65,7 +65,7 @@ def open_log(
         log.unsynced.directories += [directory, directory.parent]
     names = disk.names(directory)
     if is_unfinished(names):
-        cleaned_up_to = max(cleaned_up_to, finish_swaps(disk, directory, names))
+        cleaned_up_to = max(cleaned_up_to, finish_replacements(disk, directory, names))
         names = disk.names(directory)
     told_epochs = _load_leader_epochs(log)
     has_torn_index = _load_segments(log, names, now_ms)

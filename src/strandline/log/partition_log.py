@@ -28,7 +28,7 @@ from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.disk import Buffer, Disk
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.log.maintenance.segment_deletion import Leaving
+from strandline.log.maintenance.segment_deletion import TrimmedSegments
 from strandline.log.observer import BatchObserver
 from strandline.log.rolling import is_due_to_roll
 from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -42,7 +42,7 @@ from strandline.log.snapshots import Snapshots
 from strandline.log.unsynced import Unsynced
 
 if TYPE_CHECKING:
-    from strandline.log.maintenance.segment_replacement import Swap
+    from strandline.log.maintenance.segment_replacement import SegmentReplacement
 
 
 class PartitionLog:
@@ -83,9 +83,9 @@ class PartitionLog:
         self.on_flush_wanted: Callable[[], None] | None = None
         self.on_write_failed: Callable[[OSError], None] | None = None
         """Called when the disk refuses an append, for example because it is full. The log stays whole and readable."""
-        self.leaving: Leaving | None = None
+        self.trimmed: TrimmedSegments | None = None
         """Segments cut off the front whose files are still to be renamed."""
-        self.on_leaving: Callable[[PartitionLog], None] | None = None
+        self.on_trimmed: Callable[[PartitionLog], None] | None = None
         """Called when there are some: the owner writes the start down, then has the files renamed and removed."""
         self.remove_files: Callable[[Callable[[], None]], object] | None = None
         """Runs what unlinks the files of a segment without readers. Without it the log does that at once."""
@@ -105,7 +105,7 @@ class PartitionLog:
         self._written_out_at = -1
         """The log end for which `write_out` last ran."""
         self.noted = NOTHING_NOTED
-        self.swap: Swap | None = None
+        self.swap: SegmentReplacement | None = None
         """The replacement of segments under way. Any other change of the files has it settle first."""
         self.swaps = 0
         """How many replacements were completed."""
@@ -269,8 +269,8 @@ class PartitionLog:
                 self.write_out()
                 self.flush_now()
         finally:
-            if self.leaving is not None:
-                self.leaving.stop()
+            if self.trimmed is not None:
+                self.trimmed.stop()
             for segment in self.segments:
                 segment.close()
             self.failure = self.failure or Closed(f"{self.directory} was closed")
@@ -484,8 +484,8 @@ class PartitionLog:
 
     def delete(self, target: Path) -> None:
         """Move the directory to `target` and be offline. Readers that hold a segment go on reading it."""
-        if self.leaving is not None:
-            self.leaving.stop()
+        if self.trimmed is not None:
+            self.trimmed.stop()
         if self.swap is not None:
             self.swap.abandon()
         self.disk.rename(self.directory, target)
@@ -497,4 +497,4 @@ class PartitionLog:
         # Without references to its owner the log is freed now. As garbage, thousands of logs would one day stall the
         # loop for tenths of a second.
         self.on_flushed = self.on_failed = self.on_flush_wanted = self.on_write_failed = self.on_damaged = None
-        self.on_leaving = self.remove_files = None
+        self.on_trimmed = self.remove_files = None

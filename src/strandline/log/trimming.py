@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strandline.log.maintenance.segment_deletion import Leaving
+from strandline.log.maintenance.segment_deletion import TrimmedSegments
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import Segment
 
@@ -20,13 +20,13 @@ def trim_now(log: PartitionLog, start_offset: int) -> None:
 
 def remove_segments(log: PartitionLog, segments: Sequence[Segment]) -> None:
     """Have the files removed of segments that `cut_front` returned: by the owner of the log, or else at once."""
-    if log.on_leaving is None:
+    if log.on_trimmed is None:
         for segment in segments:
             segment.delete()
     elif segments:
-        if log.leaving is None:
-            log.leaving = Leaving()
+        if log.trimmed is None:
+            log.trimmed = TrimmedSegments()
         for segment in segments:
             segment.begin_delete(log.remove_files)
-        log.leaving.add(segments)
-        log.on_leaving(log)
+        log.trimmed.add(segments)
+        log.on_trimmed(log)

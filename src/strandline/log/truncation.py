@@ -186,8 +186,8 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         raise
     log.written_start_offset = 0
     try:
-        if log.leaving is not None:
-            log.leaving.rename_rest()
+        if log.trimmed is not None:
+            log.trimmed.rename_rest()
         while log.segments:
             # The last one first: a crash leaves a log without its end, never one with a hole.
             gone = log.segments.pop()

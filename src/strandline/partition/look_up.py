@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.time_lookup import OPENS, FoundTime, Part, search_latest_time, search_time
-from strandline.partition.serial_gate import Turnstile
+from strandline.partition.serial_gate import SerialGate
 from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")
@@ -31,13 +31,13 @@ def at_hand(search: Part[T]) -> T | None:
 class LookUp(Generic[T]):
     """One search under way. Its callback is called once: during `go_on` if the answer was at hand, else later."""
 
-    __slots__ = ("_callback", "_is_inside", "_pause_s", "_runtime", "_search", "_turnstile")
+    __slots__ = ("_callback", "_is_inside", "_pause_s", "_runtime", "_search", "_serial_gate")
 
     def __init__(
         self,
         search: Part[T],
         runtime: Runtime,
-        turnstile: Turnstile,
+        serial_gate: SerialGate,
         callback: Callable[[T | None, BaseException | None], object],
         *,
         pause_s: float = 0.0,
@@ -46,7 +46,7 @@ class LookUp(Generic[T]):
         self._pause_s = pause_s
         self._search = search
         self._runtime = runtime
-        self._turnstile = turnstile
+        self._serial_gate = serial_gate
         self._callback = callback
         self._is_inside = False
 
@@ -68,11 +68,11 @@ class LookUp(Generic[T]):
                 self.go_on()
             else:
                 self._is_inside = True
-                self._turnstile.enter(self.go_on)
+                self._serial_gate.enter(self.go_on)
 
     def _finish(self, found: T | None, error: BaseException | None) -> None:
         if self._is_inside:
-            self._turnstile.leave()
+            self._serial_gate.leave()
         self._callback(found, error)
 
 
@@ -81,7 +81,7 @@ def look_up_time(
     timestamp_ms: int,
     limit_offset: int,
     runtime: Runtime,
-    turnstile: Turnstile,
+    serial_gate: SerialGate,
     callback: FoundCallback,
 ) -> None:
     """Find the first record at or after a time, below `limit_offset`."""
@@ -89,11 +89,11 @@ def look_up_time(
         raise log.refusal()
     start_offset = log.log_start_offset
     search = search_time(list(log.segments), timestamp_ms, start_offset=start_offset, limit_offset=limit_offset)
-    LookUp(search, runtime, turnstile, callback).go_on()
+    LookUp(search, runtime, serial_gate, callback).go_on()
 
 
 def look_up_latest_time(
-    log: PartitionLog, limit_offset: int, runtime: Runtime, turnstile: Turnstile, callback: FoundCallback
+    log: PartitionLog, limit_offset: int, runtime: Runtime, serial_gate: SerialGate, callback: FoundCallback
 ) -> None:
     """Find the first record with the largest timestamp, below `limit_offset`."""
     if log.failure is not None:
@@ -104,4 +104,4 @@ def look_up_latest_time(
         limit_offset=limit_offset,
         end_offset=log.log_end_offset,
     )
-    LookUp(search, runtime, turnstile, callback).go_on()
+    LookUp(search, runtime, serial_gate, callback).go_on()

@@ -54,7 +54,7 @@ from strandline.partition.delayed_operations import (
 from strandline.partition.look_up import FoundCallback, look_up_latest_time, look_up_time
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import opened_now
-from strandline.partition.serial_gate import Turnstile
+from strandline.partition.serial_gate import SerialGate
 from strandline.partition.transactions import check_beginning, check_outside, check_verified, refuse_kind
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.replication.in_sync import InSyncReplicas, Proposal
@@ -107,9 +107,9 @@ class Partition:
         "partition_epoch",
         "producers",
         "runtime",
+        "serial_gate",
         "topic",
         "topic_id",
-        "turnstile",
         "unseen_bytes",
         "verifies_transactions",
     )
@@ -127,7 +127,7 @@ class Partition:
         leader_epoch: int,
         is_only_copy: bool = True,
         is_internal: bool = False,
-        turnstile: Turnstile | None = None,
+        serial_gate: SerialGate | None = None,
         high_watermark: int | None = None,
     ) -> None:
         """Make a leader without other replicas. `high_watermark` is the last one known, if there are others."""
@@ -140,7 +140,7 @@ class Partition:
         self.producers = producers
         self.flusher = flusher
         self.runtime = flusher.runtime
-        self.turnstile = turnstile or Turnstile()
+        self.serial_gate = serial_gate or SerialGate()
         """Where look-ups wait that must open a large batch."""
         self.is_leader = True
         self.leader_id = NO_LEADER
@@ -256,12 +256,12 @@ class Partition:
     def offset_for_timestamp(self, timestamp_ms: int, callback: FoundCallback, *, committed_only: bool = False) -> None:
         """Find the first visible record at or after a time. Calls `callback(found or None, error or None)` once."""
         limit = self.last_stable_offset if committed_only else self.high_watermark
-        look_up_time(self.log, timestamp_ms, limit, self.runtime, self.turnstile, callback)
+        look_up_time(self.log, timestamp_ms, limit, self.runtime, self.serial_gate, callback)
 
     def max_timestamp_offset(self, callback: FoundCallback, *, committed_only: bool = False) -> None:
         """Find the first visible record with the largest timestamp."""
         limit = self.last_stable_offset if committed_only else self.high_watermark
-        look_up_latest_time(self.log, limit, self.runtime, self.turnstile, callback)
+        look_up_latest_time(self.log, limit, self.runtime, self.serial_gate, callback)
 
     # Writing
 

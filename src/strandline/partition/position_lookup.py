@@ -10,7 +10,7 @@ from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import ColdRead, Segment
 
 
-class Standing(NamedTuple):
+class LocatedBatch(NamedTuple):
     """The batch that holds a position: its segment, where it lies in that, and its time.
 
     The time is that of the batch's first record: to open the batch for the others would cost more than the
@@ -22,17 +22,17 @@ class Standing(NamedTuple):
     timestamp_ms: int
 
 
-def stand(log: PartitionLog, offset: int) -> Standing | None:
+def locate_batch(log: PartitionLog, offset: int) -> LocatedBatch | None:
     """None if no batch reaches `offset`; raises ColdRead if only the disk knows."""
     at = max(0, bisect_right(log.base_offsets, offset) - 1)
     for segment in log.segments[at:]:
-        standing = stand_in(segment, offset, may_block=False)
+        standing = locate_batch_in(segment, offset, may_block=False)
         if standing is not None:
             return standing
     return None
 
 
-def stand_in(segment: Segment, offset: int, *, may_block: bool) -> Standing | None:
+def locate_batch_in(segment: Segment, offset: int, *, may_block: bool) -> LocatedBatch | None:
     """The same within one segment. A thread that may wait for the disk holds the segment meanwhile."""
     position = segment.locate(offset, may_block=may_block)
     if position is None:
@@ -44,7 +44,7 @@ def stand_in(segment: Segment, offset: int, *, may_block: bool) -> Standing | No
         raise ColdRead
     if len(content) < HEADER_SIZE:
         return None
-    return Standing(segment.base_offset, position, batch_time_ms(BatchHeader._make(HEADER.unpack(content))))
+    return LocatedBatch(segment.base_offset, position, batch_time_ms(BatchHeader._make(HEADER.unpack(content))))
 
 
 def batch_time_ms(header: BatchHeader) -> int:
@@ -52,7 +52,7 @@ def batch_time_ms(header: BatchHeader) -> int:
     return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
 
 
-def size_behind(log: PartitionLog, standing: Standing) -> int | None:
+def bytes_behind(log: PartitionLog, standing: LocatedBatch) -> int | None:
     """Bytes from the batch to the end of the log; None if its segment is no longer there."""
     at = bisect_left(log.base_offsets, standing.base_offset)
     if at >= len(log.segments) or log.base_offsets[at] != standing.base_offset:

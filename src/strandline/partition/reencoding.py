@@ -39,7 +39,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, InvalidRecords, RequestError
-from strandline.partition.serial_gate import Turnstile
+from strandline.partition.serial_gate import SerialGate
 from strandline.runtime.runtime import Runtime
 
 ON_LOOP_BYTES_MAX: Final = 64 * 1024
@@ -220,7 +220,7 @@ class Reencoder:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.turnstile = Turnstile()
+        self.serial_gate = SerialGate()
         """Whoever opens a large batch passes here, look-ups by time as well."""
         self._under_way = 0
         self.held_bytes = 0
@@ -239,14 +239,14 @@ class Reencoder:
         self.held_bytes += len(batch)
         self._under_way += 1
         opening = _Opening(self._runtime, batch, config, partial(self._on_opened, done, len(batch)))
-        self.turnstile.enter(opening.begin)
+        self.serial_gate.enter(opening.begin)
 
     def _on_opened(
         self, done: Done, held_bytes: int, batch: bytearray | None = None, error: BaseException | None = None
     ) -> None:
         self.held_bytes -= held_bytes
         self._under_way -= 1
-        self.turnstile.leave()
+        self.serial_gate.leave()
         done(batch, error)
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Turnstile:
+class SerialGate:
     """Guards what may be in memory only once: an opened batch. Whoever was let in must leave."""
 
     __slots__ = ("_is_taken", "_waiting")

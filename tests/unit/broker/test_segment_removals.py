@@ -13,7 +13,7 @@ from tests.unit.log.manual_runtime import ManualRuntime
 
 from strandline.broker.maintenance.removals import SEGMENTS_PER_JOB, Removals, SegmentRemovals
 from strandline.errors import DiskFailed
-from strandline.log.maintenance.segment_deletion import Leaving
+from strandline.log.maintenance.segment_deletion import TrimmedSegments
 from strandline.log.partition_log import PartitionLog
 from strandline.log.trimming import remove_segments
 from strandline.log.truncation import restart_at
@@ -36,7 +36,7 @@ class World:
         for _ in range(count):
             append(self.log, batch_of([b"value"]))
         self.log.flush_now()
-        self.log.on_leaving = self.segments.take
+        self.log.on_trimmed = self.segments.take
         self.log.remove_files = lambda unlink: self.removals.remove_files_of(self.log, unlink)
 
     def _write(self, on_done: Written) -> None:
@@ -210,7 +210,7 @@ def test_a_log_that_failed_keeps_its_files_for_the_next_start(tmp_path: Path) ->
 
 def test_nothing_is_left_to_do_for_a_thread_that_comes_late(tmp_path: Path) -> None:
     world = World(tmp_path)
-    leaving = Leaving()
+    leaving = TrimmedSegments()
     gone = world.log.cut_front(40)
     for segment in gone:
         segment.begin_delete(None)

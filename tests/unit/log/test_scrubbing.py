@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.unit.log.engine import UnsyncedDisk, fill, offsets_in, open_log, split
-from tests.unit.log.test_verified import CONFIG, END, a_log, flip, gap
+from tests.unit.log.test_read_verification import CONFIG, END, a_log, flip, gap
 
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, DamagedRecords

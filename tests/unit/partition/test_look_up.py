@@ -13,7 +13,7 @@ from strandline.errors import CorruptLog
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.time_lookup import OPENS, FoundTime, Search, search_time
 from strandline.partition.look_up import LookUp
-from strandline.partition.serial_gate import Turnstile
+from strandline.partition.serial_gate import SerialGate
 
 COUNT = 4_000
 
@@ -27,9 +27,9 @@ def a_log(path: Path, *, codec: Compression) -> PartitionLog:
 class Asked:
     """A look-up, and what its asker heard."""
 
-    def __init__(self, search: Search, runtime: ManualRuntime, turnstile: Turnstile) -> None:
+    def __init__(self, search: Search, runtime: ManualRuntime, serial_gate: SerialGate) -> None:
         self.heard: list[tuple[FoundTime | None, BaseException | None]] = []
-        LookUp(search, runtime, turnstile, lambda *answer: self.heard.append(answer)).go_on()
+        LookUp(search, runtime, serial_gate, lambda *answer: self.heard.append(answer)).go_on()
 
 
 def last_record(log: PartitionLog) -> Search:
@@ -37,9 +37,9 @@ def last_record(log: PartitionLog) -> Search:
 
 
 def test_one_large_batch_is_opened_at_a_time(tmp_path: Path) -> None:
-    runtime, turnstile = ManualRuntime(), Turnstile()
+    runtime, serial_gate = ManualRuntime(), SerialGate()
     logs = [a_log(tmp_path / f"orders-{number}", codec=Compression.GZIP) for number in range(4)]
-    asked = [Asked(last_record(log), runtime, turnstile) for log in logs]
+    asked = [Asked(last_record(log), runtime, serial_gate) for log in logs]
     while not all(each.heard for each in asked):
         assert len(runtime.jobs) <= 1, "an opened batch takes memory, and flushes need threads"
         if runtime.jobs:
@@ -48,7 +48,7 @@ def test_one_large_batch_is_opened_at_a_time(tmp_path: Path) -> None:
             runtime.turn()
     assert [each.heard for each in asked] == [[(FoundTime(COUNT - 1, NOON_MS + COUNT - 1, 0), None)]] * 4
     left: list[bool] = []
-    turnstile.enter(lambda: left.append(True))
+    serial_gate.enter(lambda: left.append(True))
     assert left == [True], "everybody who came in has left"
     for log in logs:
         assert all(segment.references == 0 for segment in log.segments)
@@ -56,7 +56,7 @@ def test_one_large_batch_is_opened_at_a_time(tmp_path: Path) -> None:
 
 
 def test_one_that_fails_lets_the_next_in(tmp_path: Path) -> None:
-    runtime, turnstile = ManualRuntime(), Turnstile()
+    runtime, serial_gate = ManualRuntime(), SerialGate()
     log = a_log(tmp_path / "orders-0", codec=Compression.GZIP)
 
     def damaged() -> Search:
@@ -64,8 +64,8 @@ def test_one_that_fails_lets_the_next_in(tmp_path: Path) -> None:
         yield lambda: None
         raise CorruptLog("a hole in the file")
 
-    first = Asked(damaged(), runtime, turnstile)
-    second = Asked(last_record(log), runtime, turnstile)
+    first = Asked(damaged(), runtime, serial_gate)
+    second = Asked(last_record(log), runtime, serial_gate)
     runtime.settle()
     ((found, error),) = first.heard
     assert found is None
@@ -89,7 +89,7 @@ def test_what_a_thread_raised_comes_back_to_the_search(tmp_path: Path) -> None:
             raise
         return None
 
-    asked = Asked(search(), runtime, Turnstile())
+    asked = Asked(search(), runtime, SerialGate())
     runtime.settle()
     assert seen == [5]
     ((found, error),) = asked.heard
@@ -98,10 +98,10 @@ def test_what_a_thread_raised_comes_back_to_the_search(tmp_path: Path) -> None:
 
 
 def test_small_batches_are_answered_before_anybody_waits(tmp_path: Path) -> None:
-    runtime, turnstile = ManualRuntime(), Turnstile()
-    turnstile.enter(lambda: None)  # Somebody is in, and stays.
+    runtime, serial_gate = ManualRuntime(), SerialGate()
+    serial_gate.enter(lambda: None)  # Somebody is in, and stays.
     log = open_log(tmp_path / "orders-0")
     append(log, batch_of([b"v"], codec=Compression.ZSTD))
-    asked = Asked(search_time(log.segments, NOON_MS, start_offset=0, limit_offset=1), runtime, turnstile)
+    asked = Asked(search_time(log.segments, NOON_MS, start_offset=0, limit_offset=1), runtime, serial_gate)
     assert asked.heard == [(FoundTime(0, NOON_MS, 0), None)]
     log.close()

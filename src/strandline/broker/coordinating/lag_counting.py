@@ -15,7 +15,7 @@ from strandline.log.segment.time_lookup import Part
 from strandline.partition.counting import Counted, count_unread, unread_if_plain
 from strandline.partition.look_up import LookUp, at_hand
 from strandline.partition.partition import Partition
-from strandline.partition.serial_gate import Turnstile
+from strandline.partition.serial_gate import SerialGate
 from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.groups")
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class LagCounting:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._turnstile = Turnstile()
+        self._serial_gate = SerialGate()
         self._open = 0
 
     def at_hand(self, partition: Partition, offset: int) -> Counted | None:
@@ -71,6 +71,6 @@ class LagCounting:
                 log.error("records could not be counted", exc_info=error)
             on_done(found, error)
 
-        look_up: LookUp[Any] = LookUp(search, self._runtime, self._turnstile, on_found, pause_s=PAUSE_S)
+        look_up: LookUp[Any] = LookUp(search, self._runtime, self._serial_gate, on_found, pause_s=PAUSE_S)
         look_up.go_on()
         return True

@@ -28,7 +28,12 @@ from strandline.lag.samples import UNKNOWN, Sample, Window
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import ColdRead
 from strandline.partition.counting import NOTHING, Counted
-from strandline.partition.position_lookup import Standing, size_behind, stand, stand_in
+from strandline.partition.position_lookup import (
+    LocatedBatch,
+    bytes_behind,
+    locate_batch,
+    locate_batch_in,
+)
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
@@ -64,7 +69,7 @@ class Tracked(Window):
         super().__init__()
         self.topic_id = topic_id
         self.round = 0
-        self.standing: Standing | None = None
+        self.standing: LocatedBatch | None = None
         self.standing_at = UNKNOWN
         """The offset for which `standing` was found."""
         self.counted: Counted | None = None
@@ -234,7 +239,7 @@ class LagSampler:
             age_ms = self._age_ms(standing.timestamp_ms) if standing is not None else UNKNOWN
             size_bytes = UNKNOWN
             if standing is not None and partition.config.retention_bytes >= 0:
-                behind = size_behind(partition.log, standing)
+                behind = bytes_behind(partition.log, standing)
                 size_bytes = UNKNOWN if behind is None else behind
             counted = self._counted(tracked, partition, next_offset)
         records, undecided = (UNKNOWN, 0) if counted is None else counted
@@ -252,11 +257,11 @@ class LagSampler:
             self._counts_begun += self.counting.begin(partition, offset, on_counted)
         return None
 
-    def _standing(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> Standing | None:
+    def _standing(self, tracked: Tracked, partition_log: PartitionLog, offset: int) -> LocatedBatch | None:
         if tracked.standing_at != offset:
             tracked.standing, tracked.standing_at = None, UNKNOWN
             try:
-                tracked.standing, tracked.standing_at = stand(partition_log, offset), offset
+                tracked.standing, tracked.standing_at = locate_batch(partition_log, offset), offset
             except ColdRead:
                 self._stand_later(tracked, partition_log, offset)
             except (StrandlineError, OSError) as error:
@@ -271,12 +276,12 @@ class LagSampler:
         self._cold_reads += 1
         segment.retain()
 
-        def done(standing: Standing | None, error: BaseException | None) -> None:
+        def done(standing: LocatedBatch | None, error: BaseException | None) -> None:
             segment.release()
             if standing is not None:
                 tracked.standing, tracked.standing_at = standing, offset
 
-        self._runtime.in_thread(partial(stand_in, segment, offset, may_block=True), done)
+        self._runtime.in_thread(partial(locate_batch_in, segment, offset, may_block=True), done)
 
     # Partitions of other nodes
 
@@ -333,4 +338,4 @@ def _moved_to(committed: int, last: Sample) -> Sample:
 
 def _on_time(tracked: Tracked, offset: int, timestamp_ms: int | None) -> None:
     if timestamp_ms is not None:
-        tracked.standing, tracked.standing_at = Standing(UNKNOWN, UNKNOWN, timestamp_ms), offset
+        tracked.standing, tracked.standing_at = LocatedBatch(UNKNOWN, UNKNOWN, timestamp_ms), offset

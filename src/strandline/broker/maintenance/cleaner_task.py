@@ -21,7 +21,7 @@ from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
 from strandline.log.maintenance.cleanable import Cleanable, Cleaned
-from strandline.log.maintenance.segment_replacement import SwapRefused, replace_segments
+from strandline.log.maintenance.segment_replacement import ReplacementRefused, replace_segments
 from strandline.log.maintenance.worker_jobs import CLEAN
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.transaction_index import AbortedTransaction
@@ -204,7 +204,7 @@ class CleanerTask:
         if error is None:
             self.done_bytes += group.size_bytes_before
             self._new_bytes += group.size_bytes
-        elif isinstance(error, SwapRefused):
+        elif isinstance(error, ReplacementRefused):
             self.stop(str(error))
         else:
             self.stop(str(error))

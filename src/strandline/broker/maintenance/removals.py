@@ -96,7 +96,7 @@ Written = Callable[[BaseException | None], object]
 
 
 class SegmentRemovals:
-    """Has the files renamed of segments that were cut off the front of logs: `PartitionLog.on_leaving` is `take`."""
+    """Has the files renamed of segments that were cut off the front of logs: `PartitionLog.on_trimmed` is `take`."""
 
     def __init__(self, runtime: Runtime, disk: Disk, write_start_offsets: Callable[[Written], object]) -> None:
         self._runtime = runtime
@@ -131,7 +131,7 @@ class SegmentRemovals:
 
     def _rename(self, logs: deque[PartitionLog], must_sync: bool) -> None:
         # If a log was deleted meanwhile, its files go with it, and their names may be another log's by now.
-        while logs and (logs[0].failure is not None or not logs[0].leaving):
+        while logs and (logs[0].failure is not None or not logs[0].trimmed):
             logs.popleft()
         if logs:
             work = partial(_rename_some, self._disk, list(logs), must_sync)
@@ -163,7 +163,7 @@ def _rename_some(
     renamed: list[Segment] = []
     failed: dict[PartitionLog, OSError] = {}
     for each in logs:
-        leaving = each.leaving
+        leaving = each.trimmed
         try:
             while leaving is not None and len(renamed) < SEGMENTS_PER_JOB:
                 segment = leaving.rename_next()

@@ -38,7 +38,7 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptBatch, ErrorCode, StrandlineError, named
 from strandline.ids import TopicPartition
-from strandline.log.maintenance.segment_rebuild import Hole, MendedSegment
+from strandline.log.maintenance.segment_rebuild import Hole, RebuiltSegment
 from strandline.log.maintenance.segment_replacement import replace_segments
 from strandline.log.segment.read_verification import distrust
 from strandline.log.segment.segment import Segment
@@ -90,7 +90,7 @@ class SegmentRepair:
         self._end_offset = partition.log.end_of(segment)
         self._hole = Hole(segment.base_offset, segment.base_offset)
         self._next_offset = segment.base_offset
-        self._made: MendedSegment | None = None
+        self._made: RebuiltSegment | None = None
         self._channel: Channel | None = None
         self._is_closed = False
         self._is_holding = False
@@ -129,9 +129,9 @@ class SegmentRepair:
             self._end("its leader is not there")
             return
         self._channel = self._storage.replicas.fetchers.connect(*address)
-        self._runtime.in_thread(partial(MendedSegment, self._segment, self._end_offset), self._on_made)
+        self._runtime.in_thread(partial(RebuiltSegment, self._segment, self._end_offset), self._on_made)
 
-    def _on_made(self, made: MendedSegment | None, error: BaseException | None) -> None:
+    def _on_made(self, made: RebuiltSegment | None, error: BaseException | None) -> None:
         self._made = made
         if made is None:
             self._end(f"there is no room for it: {error}")

@@ -113,7 +113,7 @@ class ReplicaLogs:
             for segment in () if opened is None else opened.segments:
                 segment.close()
             raise
-        opened.on_leaving = self._leaving.take
+        opened.on_trimmed = self._leaving.take
         opened.remove_files = partial(self._removals.remove_files_of, opened)
         return Partition(
             topic.name,
@@ -126,7 +126,7 @@ class ReplicaLogs:
             leader_epoch=image.leader_epoch,
             is_only_copy=len(image.isr) <= 1,
             is_internal=is_internal(topic.name),
-            turnstile=self._reencoder.turnstile,
+            serial_gate=self._reencoder.serial_gate,
             # A power cut may have taken back that the log was cut, and not what was noted of the watermark afterwards:
             # only below the recovery point, which goes to the disk before a cut does, is the log what it was.
             high_watermark=None

@@ -48,7 +48,7 @@ def is_unfinished(names: Iterable[str]) -> bool:
     return any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names)
 
 
-def finish_swaps(disk: Disk, directory: Path, names: Sequence[str]) -> int:
+def finish_replacements(disk: Disk, directory: Path, names: Sequence[str]) -> int:
     """Make the directory, which holds `names`, whole; up to where, at least, a cleaner had come before the crash."""
     cleaned, swapped = _bases(names, CLEANED_SUFFIX), _bases(names, SWAP_SUFFIX)
     end_offset = max(cleaned, default=0)

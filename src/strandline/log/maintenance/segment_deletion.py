@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from strandline.log.segment.segment import Segment
 
 
-class Leaving:
+class TrimmedSegments:
     __slots__ = ("_lock", "_segments")
 
     def __init__(self) -> None:

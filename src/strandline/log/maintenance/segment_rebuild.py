@@ -43,7 +43,7 @@ class Hole(NamedTuple):
     end_offset: int
 
 
-class MendedSegment:
+class RebuiltSegment:
     """What takes the place of `segment`, which ends before `end_offset`. All of it is for a thread."""
 
     def __init__(self, segment: Segment, end_offset: int) -> None:

@@ -52,7 +52,7 @@ Done = Callable[[BaseException | None], object]
 Remove = Callable[[Callable[[], None]], object]
 
 
-class SwapRefused(WorldError):
+class ReplacementRefused(WorldError):
     """What was made is not swapped in: the segments it was made of are no longer those of the log. Nothing changed."""
 
 
@@ -74,20 +74,21 @@ def replace_segments(
     cuts: int | None = None,
     remove: Remove | None = None,
 ) -> None:
-    """Put `cleaned` in the place of the segments that it was made of; `on_done(error)` when that is safe.
+    """Put `cleaned` in the place of the segments that it was made of, and call `on_done(error)` when that is safe.
 
     `sources` are those segments and `cuts` is `partition_log.cuts`, both as they were when the making began (default:
-    now). SwapRefused if they are not there any more, unchanged; DiskFailed, and the log is offline, if the disk fails
-    half way; the next start completes it. `remove` is given a function that unlinks the old files (default: at once).
+    now). The error is ReplacementRefused if they have changed since. It is DiskFailed if the disk fails half way: the
+    log is offline then, and the next start completes the replacement. `remove` is given a function that unlinks the old
+    files (default: at once).
     """
-    swap = Swap(partition_log, cleaned, runtime, on_done, remove)
+    swap = SegmentReplacement(partition_log, cleaned, runtime, on_done, remove)
     swap.sources = swap.find_sources() if sources is None else list(sources)
     swap.cuts = partition_log.cuts if cuts is None else cuts
     swap.begin()
 
 
-class Swap:
-    """One under way. The lock is held while names change: the loop may have to know that none will, or do it itself."""
+class SegmentReplacement:
+    """A replacement under way. A lock is held while files are renamed: the loop may have to finish or stop it."""
 
     def __init__(
         self, partition_log: PartitionLog, cleaned: CleanedGroup, runtime: Runtime, on_done: Done, remove: Remove | None
@@ -118,7 +119,7 @@ class Swap:
     def begin(self) -> None:
         if self._log.swap is not None:
             # Nothing is removed: the other's files may have the same names, and old segments give way to them just now.
-            refused = SwapRefused(f"{self._directory.name}: another swap is under way")
+            refused = ReplacementRefused(f"{self._directory.name}: another swap is under way")
             self._runtime.call_soon(self._on_done, refused)
             return
         refusal = self._why_not()
@@ -156,7 +157,7 @@ class Swap:
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
                 log.warning("%s: what was not swapped in stays until the next start: %s", self._directory, error)
-            self._on_done(SwapRefused(f"{self._directory.name}: {reason}"))
+            self._on_done(ReplacementRefused(f"{self._directory.name}: {reason}"))
 
         if self._log.failure is not None:
             # The directory may be another log's by now; what this one leaves, the next start removes.
@@ -212,7 +213,7 @@ class Swap:
         partition_log = self._log
         if self._is_void or partition_log.failure is not None:
             self._clear(prepared)
-            self._on_done(SwapRefused(f"{self._directory.name}: {partition_log.failure or 'the log was cut'}"))
+            self._on_done(ReplacementRefused(f"{self._directory.name}: {partition_log.failure or 'the log was cut'}"))
             return
         refusal = str(error) if prepared is None else self._why_not()
         if refusal is not None or prepared is None:

@@ -17,7 +17,7 @@ from strandline.codec.record_batch import parse_header
 from strandline.errors import DiskFailed
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import Disk
-from strandline.log.maintenance.segment_replacement import SwapRefused, replace_segments
+from strandline.log.maintenance.segment_replacement import ReplacementRefused, replace_segments
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.file_names import file_stem
 from strandline.log.segment.index import OffsetIndex, TimeIndex
@@ -338,7 +338,7 @@ def test_what_changed_meanwhile_wins(tmp_path: Path, change: str, jobs: int) -> 
         assert offsets(killed) in (expected, completed)
         killed.close()
     runtime.settle()
-    assert isinstance(told[0], SwapRefused)
+    assert isinstance(told[0], ReplacementRefused)
     assert log.swap is None
     assert offsets(log) == expected
     assert not any(name.endswith((".cleaned", ".swap")) for name in log.disk.names(tmp_path))
@@ -359,7 +359,7 @@ def test_segments_of_the_same_names_are_not_those_it_was_made_of(tmp_path: Path)
     fill(log)
     told = swap(log, runtime, group, sources=sources, cuts=cuts)
     runtime.settle()
-    assert isinstance(told[0], SwapRefused)
+    assert isinstance(told[0], ReplacementRefused)
     assert offsets(log) == OLD
 
 
@@ -450,7 +450,7 @@ def test_only_one_at_a_time(tmp_path: Path) -> None:
     second = swap(log, runtime, clean(log, (6,), bases=(6,)))
     runtime.settle()
     assert first == [None]
-    assert isinstance(second[0], SwapRefused)
+    assert isinstance(second[0], ReplacementRefused)
     assert offsets(log) == [2, 6, 7, 8, 9, 10, 11]
 
 
@@ -463,7 +463,7 @@ def test_one_that_comes_too_late_takes_nothing_from_the_other(tmp_path: Path) ->
     second = swap(log, runtime, group)
     runtime.settle()
     assert first == [None]
-    assert isinstance(second[0], SwapRefused)
+    assert isinstance(second[0], ReplacementRefused)
     log.close()
     assert offsets(open_log(tmp_path, recovery_point=BATCHES)) == [2, 6, 7, 8, 9, 10, 11]
 
@@ -473,7 +473,7 @@ def test_the_active_segment_stays(tmp_path: Path) -> None:
     group = clean(log, (6,), bases=(6,))._replace(replaced=(6, 9))
     told = swap(log, runtime, group)
     runtime.settle()
-    assert isinstance(told[0], SwapRefused)
+    assert isinstance(told[0], ReplacementRefused)
     assert offsets(log) == OLD
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.unit.log.engine import open_log, split
-from tests.unit.log.test_verified import CONFIG, END, a_log, flip, reopen
+from tests.unit.log.test_read_verification import CONFIG, END, a_log, flip, reopen
 
 from strandline.codec.record_batch import check_run, parse_header
 from strandline.log.cleaning.job import CleanedGroup
-from strandline.log.maintenance.segment_rebuild import Hole, MendedSegment, rebuild_indexes
+from strandline.log.maintenance.segment_rebuild import Hole, RebuiltSegment, rebuild_indexes
 from strandline.log.partition_log import PartitionLog
 from strandline.partition.producers import Producers
 
@@ -18,7 +18,7 @@ from strandline.partition.producers import Producers
 def mend(log: PartitionLog, at: int, whole: dict[int, bytes]) -> tuple[CleanedGroup, list[Hole]]:
     """Make segment `at` anew; what it lacks comes from `whole`."""
     segment = log.segments[at]
-    made = MendedSegment(segment, log.end_of(segment))
+    made = RebuiltSegment(segment, log.end_of(segment))
     holes = []
     while copied := made.copy_some():
         if isinstance(copied, Hole):
@@ -76,7 +76,7 @@ def test_a_sound_segment_has_no_holes(tmp_path: Path) -> None:
 def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     a_log(tmp_path)
     log = reopen(tmp_path)
-    made = MendedSegment(log.segments[0], log.end_of(log.segments[0]))
+    made = RebuiltSegment(log.segments[0], log.end_of(log.segments[0]))
     made.copy_some()
     made.discard()
     assert not list(tmp_path.glob("*.cleaned"))
