@@ -1,4 +1,4 @@
-"""What a reader of committed records gets from a position of a partition, and what is not decided yet."""
+"""Counting the records that a read_committed consumer gets from a position on, and those that are undecided."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from strandline.log.segment.time_lookup import Part
 from strandline.partition.partition import Partition
 
 ATTEMPTS_MAX: Final = 3
-"""How often a log is counted that changes meanwhile."""
+"""How often counting is repeated if the log changes meanwhile."""
 
 
 class Counted(NamedTuple):
     records: int
-    """That a reader of committed records gets, up to the last stable offset."""
+    """Records that a read_committed consumer gets, up to the last stable offset."""
     undecided: int
-    """Between that and the high watermark, or the position if it lies behind: some may be aborted yet."""
+    """Records between that, or the position if it is higher, and the high watermark: some may still be aborted."""
 
 
 NOTHING: Final = Counted(0, 0)
 
 
 def unread_if_plain(partition: Partition, offset: int) -> Counted | None:
-    """The same where offsets are records, as on most topics: a difference. None where they may not be."""
+    """Return the count as a difference where every offset is a record, as on most topics. Else return None."""
     log = partition.log
     start, end = max(offset, log.log_start_offset), partition.high_watermark
     if start >= end:
@@ -34,7 +34,7 @@ def unread_if_plain(partition: Partition, offset: int) -> Counted | None:
 
 
 def count_unread(partition: Partition, offset: int) -> Part[Counted]:
-    """Count from `offset` on, or from the log start if that is later. LogChanged if the log does not stand still."""
+    """Count from `offset` on, or from the log start if that is later. Raises LogChanged if the log keeps changing."""
     attempt = 1
     while True:
         log = partition.log

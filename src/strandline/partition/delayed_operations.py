@@ -1,4 +1,4 @@
-"""Who waits at a partition: produces for their records to be committed, fetches for records to come."""
+"""The requests that wait at a partition: produces to be committed, fetches for records."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ class CommitListener(Protocol):
     """A Produce that was appended and waits for the high watermark to pass it."""
 
     def on_commit(self, error_code: int) -> None:
-        """The records are committed (0), or never will be by this node."""
+        """Learn that the records are committed (0), or that this node will not commit them."""
 
 
 class AdvanceListener(Protocol):
     """A fetch, or a fetch session, that follows a partition."""
 
     def on_advance(self, size_bytes: int) -> None:
-        """Readers may see `size_bytes` more."""
+        """Learn that `size_bytes` more are visible."""
 
     def on_gone(self) -> None:
-        """The partition was deleted here, or its log failed."""
+        """Learn that the partition was deleted here, or its log failed."""
 
 
 class AppendListener(Protocol):
     """A follower's fetch: what it waits for need not be committed."""
 
     def on_append(self, size_bytes: int) -> None:
-        """The log is `size_bytes` longer."""
+        """Learn that the log is `size_bytes` longer."""
 
     def on_start_moved(self) -> None:
-        """The log starts later: the follower's is to, and it might hear of nothing else for long."""
+        """Learn that the log starts later, so that the follower's log does, too."""
 
     def on_gone(self) -> None:
-        """The partition was deleted here, is led by another, or its log failed."""
+        """Learn that the partition was deleted here, is led by another node, or its log failed."""
 
 
 class InternalCommit:

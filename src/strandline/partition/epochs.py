@@ -7,7 +7,7 @@ from strandline.partition.partition import ANY_EPOCH, Partition
 
 
 def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
-    """(the largest epoch up to `epoch`, the offset where it ended), or (-1, -1) if that is not known here."""
+    """Return (the largest epoch up to `epoch`, the offset where it ended), or (-1, -1) if that is not known here."""
     epochs = partition.log.leader_epochs
     if epoch == ANY_EPOCH:
         return -1, -1
@@ -21,21 +21,21 @@ def end_of_epoch(partition: Partition, epoch: int) -> tuple[int, int]:
 
 
 def divergence(partition: Partition, last_epoch: int, offset: int) -> tuple[int, int] | None:
-    """Where a log whose last record before `offset` is of `last_epoch` parts from this one; None if it does not.
+    """Return where a log whose last record before `offset` is of `last_epoch` diverges; None if it does not.
 
-    (The largest epoch up to `last_epoch` that is here, where that one ends.)
+    The result is (the largest epoch up to `last_epoch` that is here, where that one ends).
     """
     epoch, end_offset = end_of_epoch(partition, last_epoch)
     if end_offset < 0:
         raise OffsetOutOfRange(f"nothing is known here of epoch {last_epoch}: {partition!r}")
     if epoch < 0:
-        # There are no records here to compare with: only what lies behind the end is too much.
+        # There are no records here to compare with: only records behind the end diverge.
         return (epoch, end_offset) if end_offset < offset else None
     return (epoch, end_offset) if epoch < last_epoch or end_offset < offset else None
 
 
 def replica_divergence(partition: Partition, last_epoch: int, offset: int, start_offset: int) -> tuple[int, int] | None:
-    """As `divergence`, for a replica that holds records from `start_offset` to `offset`.
+    """Return the same for a replica that holds records from `start_offset` to `offset`.
 
     If all of them lie below this log's start, and it has no record of their epoch left, the leader cannot tell
     whether they were committed. So they count as diverged.

@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changed.
 
 A session keeps the set of partitions with *news*: a new position, new data, an error. Idle partitions are not visited.
-An entry listens to its partition for as long as the session lives; the fetch that waits, if any, hears of it through
-the session. A fetch without a session is a session that nobody keeps.
+An entry listens to its partition for as long as the session lives, and the session notifies the waiting fetch, if any.
+A fetch without a session is a session that is not kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INITIAL_EPOCH: Final = 0
 SESSION_IDLE_S: Final = 120.0
 """A session may be evicted for another when it was not used for this long (Kafka's figure)."""
 SESSION_PARTITIONS_MAX: Final = 500_000
-"""Partitions that all sessions together may remember, some 300 bytes each; who finds no room fetches without one."""
+"""Partitions that all sessions together may remember, some 300 bytes each; further clients fetch without one."""
 WAITING_PARTITIONS_MAX: Final = 1_000_000
 """Partitions of all fetches without a session that wait for records. Many clients never ask for a session."""
 
@@ -59,7 +59,7 @@ class FetchEntry:
         self.size_bytes_max = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
-        """Of the record before `fetch_offset`, as the reader knows it: by it a log that was cut shows."""
+        """Epoch of the record before `fetch_offset`, as the reader knows it; detects truncation."""
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
@@ -97,7 +97,7 @@ class FetchSession:
 
     entry_type: type[FetchEntry] = FetchEntry
     is_privileged = False
-    """Whether it takes the place of others where there is room for no more."""
+    """Whether it may evict others when there is no room."""
 
     def __init__(self, session_id: int, *, uses_topic_ids: bool) -> None:
         self.id = session_id
@@ -108,7 +108,7 @@ class FetchSession:
         self.waiter: Waiter | None = None
         self.used_at = 0.0
         self.waits = 0
-        """Partitions that are counted among those that wait, while a fetch without a session does."""
+        """How many partitions of a waiting fetch without a session count towards the limit."""
 
     def update(self, request: FetchRequest) -> None:
         for fetch in request.partitions:
@@ -131,7 +131,7 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions of a node, at most `sessions_max`; the one unused for longest gives way."""
+    """The sessions of a node, at most `sessions_max`; the least recently used is evicted."""
 
     def __init__(self, random: Random, *, sessions_max: int, partitions_max: int = SESSION_PARTITIONS_MAX) -> None:
         self.random = random
@@ -156,7 +156,7 @@ class FetchSessions:
         return True
 
     def on_waited(self, session: FetchSession) -> None:
-        """The fetch is answered, or its client is gone."""
+        """Stop counting a fetch that was answered, or whose client disconnected."""
         self.waiting -= session.waits
         session.waits = 0
 
@@ -168,7 +168,7 @@ class FetchSessions:
         now: float,
         session_type: type[FetchSession] = FetchSession,
     ) -> tuple[FetchSession, bool]:
-        """The session that a request speaks of, and whether the answer is a full one.
+        """Return the session of a request, and whether the answer is a full one.
 
         Raises RequestError where the client must begin a new session.
         """
@@ -186,7 +186,7 @@ class FetchSessions:
             return session, True
         known = self._sessions.get(request.session_id)
         if type(known) is not session_type:
-            # Unknown, or another's: a consumer does not get hold of what a follower is sent, nor acknowledges for it.
+            # Unknown, or of another kind: a consumer must not read or acknowledge in the session of a follower.
             raise RequestError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if known.epoch != request.session_epoch:
             raise RequestError(
@@ -212,7 +212,7 @@ class FetchSessions:
         return known, False
 
     def _make_room(self, session: FetchSession, count: int, now: float) -> bool:
-        """Whether there is room for one more session of `count` partitions. Idle ones give way, to followers all do."""
+        """Evict idle sessions, or any for a follower, until `count` partitions have room. Return whether they do."""
         while len(self._sessions) >= self.sessions_max or self.partitions + count > self.partitions_max:
             if not self._sessions:
                 return False

@@ -1,8 +1,7 @@
-"""The fetch session of a follower: it hears of every append, of the high watermark, and of where the log starts.
+"""The fetch session of a follower: it is notified of appends, of the high watermark, and of the log start offset.
 
-A follower needs to know of the high watermark soon: it may be the leader next, and what it has not heard of is not
-committed for it. So a fetch that waits is answered when the watermark moved, too (KIP-1166), with the next records or
-without them.
+A follower needs the high watermark soon, because it may be the next leader, and counts nothing above it as committed.
+So a waiting fetch is also answered when the high watermark has moved (KIP-1166), with or without records.
 """
 
 from __future__ import annotations
@@ -74,4 +73,4 @@ class FollowerSession(FetchSession):
         super().__init__(session_id, uses_topic_ids=uses_topic_ids)
         self.replica_id = -1
         self.told_at = float("-inf")
-        """When a high watermark was last told without records."""
+        """When a high watermark was last sent without records."""

@@ -1,6 +1,4 @@
-"""What a follower does to its log: append what it fetched, as it is; learn the high watermark; cut what its leader does
-not have, where the epochs say so and nowhere else.
-"""
+"""What a follower does to its log: append what it fetched, learn the high watermark, truncate at divergences."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from strandline.replication.divergence import truncation_offset
 
 
 def make_follower(partition: Partition, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
-    """The metadata log says that another node leads, or none; whether the leader's epoch, or our role, is new."""
+    """Make this node a follower, as the metadata log says. Return whether leader, epoch or role changed."""
     if partition_epoch < partition.partition_epoch or leader_epoch < partition.leader_epoch:
         return False
     changes = leader_epoch > partition.leader_epoch or partition.is_leader or leader_id != partition.leader_id
@@ -28,8 +26,8 @@ def make_follower(partition: Partition, leader_id: int, *, leader_epoch: int, pa
 
 
 def append_fetched(partition: Partition, run: memoryview) -> None:
-    """Store what the leader sent for our log end, with one write. StrandlineError, and nothing is changed, if it is not
-    what may come next, or the disk refuses it."""
+    """Store the batches that the leader sent for our log end, with one write. Raises StrandlineError, with nothing
+    changed, if they cannot follow there, or the disk refuses them."""
     log = partition.log
     headers, size_bytes = check_run(run, next_offset=log.log_end_offset, leader_epoch=partition.leader_epoch)
     if not headers:
@@ -44,19 +42,19 @@ def append_fetched(partition: Partition, run: memoryview) -> None:
 
 
 def learn_high_watermark(partition: Partition, high_watermark: int) -> None:
-    """What the leader told: readers may see up to there, as far as it is here."""
+    """Take over the leader's high watermark, as far as this log goes."""
     partition.advance(min(high_watermark, partition.log_end_offset))
 
 
 def where_to_cut(partition: Partition, epoch: int, end_offset: int) -> int:
-    """Where this log parts from its leader's, which says what its last epoch up to ours is, and where that ends."""
+    """Return where this log diverges. The leader's last epoch up to ours is `epoch`, and ends at `end_offset`."""
     return truncation_offset(partition.log.leader_epochs, partition.log_end_offset, epoch, end_offset)
 
 
 def truncate_to(partition: Partition, offset: int) -> None:
-    """Cut what the leader does not have. The recovery point on disk is not above `offset` when this is called.
+    """Truncate what the leader does not have. The recovery point on disk is not above `offset` when this is called.
 
-    DiskFailed, and nothing is changed, or the log is offline, if the disk refuses.
+    Raises DiskFailed if the disk refuses: either nothing has changed, or the log is offline.
     """
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
@@ -65,7 +63,7 @@ def truncate_to(partition: Partition, offset: int) -> None:
 
 
 def restart_at(partition: Partition, offset: int) -> None:
-    """Begin anew where the leader's log begins: what is here lies before it. The recovery point on disk is 0."""
+    """Restart where the leader's log begins: all records here lie before it. The recovery point on disk is 0."""
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     truncation.restart_at(partition.log, offset, partition.runtime.now_ms())
@@ -73,7 +71,7 @@ def restart_at(partition: Partition, offset: int) -> None:
 
 
 def on_truncated(partition: Partition, old_end_offset: int) -> None:
-    """Have the partition learn what its log holds by now; take the log offline if it cannot be read."""
+    """Adapt the partition to its truncated log; take the log offline if it cannot be read."""
     try:
         _learn_end(partition, old_end_offset)
     except (OSError, StrandlineError) as error:
@@ -82,13 +80,13 @@ def on_truncated(partition: Partition, old_end_offset: int) -> None:
 
 
 def _learn_end(partition: Partition, old_end_offset: int) -> None:
-    """The log ends, or begins, elsewhere: a follower was cut."""
+    """Adapt high watermark, counters and pending requests to a log that ends, or begins, elsewhere."""
     log = partition.log
     partition.opened_at_offset += log.log_end_offset - old_end_offset
     # The records that they waited for are gone.
     partition.delayed.refuse_flushes(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:
-        # Only after an unclean election, or where the leader's log begins later: readers are told by the epoch.
+        # Only after an unclean election, or if the leader's log begins later. Readers detect it by the epoch.
         partition.high_watermark = max(log.log_start_offset, min(partition.high_watermark, log.log_end_offset))
         partition.send_away(partition.advance_listeners)
     partition.learn_undecided()

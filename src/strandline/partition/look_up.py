@@ -1,4 +1,4 @@
-"""Drives a search on the loop: short parts at once, long ones turn by turn, what would wait in a thread.
+"""Running a search on the loop: short parts at once, long ones turn by turn, and blocking ones in a thread.
 
 Searches are by time (`log.time_lookup`), or for a number of records (`log.counting`).
 """
@@ -18,7 +18,7 @@ FoundCallback = Callable[[FoundTime | None, BaseException | None], object]
 
 
 def at_hand(search: Part[T]) -> T | None:
-    """What a search finds without waiting and without taking anybody's turn; None if it would. It is ended then."""
+    """Return what a search finds at once. If it would wait, end it and return None."""
     try:
         next(search)
     except StopIteration as end:
@@ -29,7 +29,7 @@ def at_hand(search: Part[T]) -> T | None:
 
 
 class LookUp(Generic[T]):
-    """One search under way. Its callback is called once: during `go_on` if the answer was at hand, else later."""
+    """One search under way. It calls its callback once: during `go_on` if nothing blocks, else later."""
 
     __slots__ = ("_callback", "_is_inside", "_pause_s", "_runtime", "_search", "_serial_gate")
 
@@ -42,7 +42,7 @@ class LookUp(Generic[T]):
         *,
         pause_s: float = 0.0,
     ) -> None:
-        """Of a search that has time, a pause comes after each turn."""
+        """`pause_s` is a pause after each turn, for a search that is not urgent."""
         self._pause_s = pause_s
         self._search = search
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""Where a position stands in a log: the time of the record there, and how many bytes lie behind it."""
+"""Finding the batch of an offset: the time of its first record, and how many bytes lie behind it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from strandline.log.segment.segment import ColdRead, Segment
 class LocatedBatch(NamedTuple):
     """The batch that holds a position: its segment, where it lies in that, and its time.
 
-    The time is that of the batch's first record: to open the batch for the others would cost more than the
-    difference, which is what its producer lingered, is worth.
+    The time is that of the batch's first record. Opening the batch for the exact record is not worth its cost, because
+    they differ by the producer's linger at most.
     """
 
     base_offset: int
@@ -23,7 +23,7 @@ class LocatedBatch(NamedTuple):
 
 
 def locate_batch(log: PartitionLog, offset: int) -> LocatedBatch | None:
-    """None if no batch reaches `offset`; raises ColdRead if only the disk knows."""
+    """Return the batch that holds `offset`, None if none reaches it. Raises ColdRead if the disk must be read."""
     at = max(0, bisect_right(log.base_offsets, offset) - 1)
     for segment in log.segments[at:]:
         standing = locate_batch_in(segment, offset, may_block=False)
@@ -33,7 +33,7 @@ def locate_batch(log: PartitionLog, offset: int) -> LocatedBatch | None:
 
 
 def locate_batch_in(segment: Segment, offset: int, *, may_block: bool) -> LocatedBatch | None:
-    """The same within one segment. A thread that may wait for the disk holds the segment meanwhile."""
+    """Do the same within one segment. A thread that may block on the disk retains the segment meanwhile."""
     position = segment.locate(offset, may_block=may_block)
     if position is None:
         return None
@@ -48,12 +48,12 @@ def locate_batch_in(segment: Segment, offset: int, *, may_block: bool) -> Locate
 
 
 def batch_time_ms(header: BatchHeader) -> int:
-    """When the first record of a batch was written; -1 if its producer did not say."""
+    """Return when the first record of a batch was written; -1 if its producer did not say."""
     return header.max_timestamp if header.attributes & LOG_APPEND_TIME else header.base_timestamp
 
 
 def bytes_behind(log: PartitionLog, standing: LocatedBatch) -> int | None:
-    """Bytes from the batch to the end of the log; None if its segment is no longer there."""
+    """Return the bytes from the batch to the end of the log; None if its segment is no longer there."""
     at = bisect_left(log.base_offsets, standing.base_offset)
     if at >= len(log.segments) or log.base_offsets[at] != standing.base_offset:
         return None

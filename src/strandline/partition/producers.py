@@ -1,10 +1,10 @@
-"""What a partition remembers of each producer: its sequences, so that a retry is told its old offset and stored once,
-and its transaction, so that no reader who wants committed records sees the others.
+"""What a partition remembers of each producer: its sequences, so that a retry gets its first offset and is stored once,
+and its transaction, so that a read_committed consumer does not see undecided records.
 
-Of every producer id the epoch and the last ten batches are kept. A client has at most five requests in flight, and
-Kafka keeps five. But Kafka begins a request when the one before is answered; here those of a connection wait side by
-side. So the first may time out while the four after it are acknowledged, and when it is sent again, with more behind
-it, and those answers are lost, it lies further back than five.
+Each producer id has its epoch and its last ten batches here. A client has at most five requests in flight, and Kafka
+keeps five. But Kafka begins a request when the one before is answered; here the requests of a connection wait side by
+side. So the first may time out while the four after it are acknowledged. If it is sent again with more behind it, and
+those answers are lost, it lies further back than five.
 
 Only a batch that is found among these ten is a duplicate (decision 0005). A producer that is not known begins with
 sequence 0. If it begins with another one, the broker refuses that batch once, with an error that clients retry: the
@@ -14,7 +14,7 @@ example, sends the same batch again, and the broker accepts it.
 Entries are kept in the order of their last append, by the broker's clock: the records' own times may be years old.
 
 A transaction is open from its first batch until its marker, and counts as undecided until that marker is committed:
-`first_unstable_offset` is where the first of these begins. Moves of the high watermark are told by `on_high_watermark`.
+`first_unstable_offset` is where the first of these begins. `on_high_watermark` learns where the high watermark is.
 
 All of it follows from the log; a `.snapshot` file at each roll saves reading the log from its start.
 """
@@ -50,9 +50,9 @@ NO_EPOCH: Final = -1
 ALL_STABLE: Final = 1 << 63
 """Where the first undecided transaction begins if there is none: behind every offset."""
 REFUSED_MAX: Final = 1000
-"""Producers of which it is remembered what they were refused; at the limit only notes that count no more give way."""
+"""Producers whose rejected batch is remembered. At the limit only notes that no longer count are dropped."""
 REFUSAL_COUNTS_MS: Final = 30_000
-"""A gap is put down to a refusal for so long. Whoever has given the refused batch up is to hear of its gap in time."""
+"""How long a gap is put down to a rejected batch. A producer that gave that batch up must get its error in time."""
 PRODUCERS_MAX: Final = 200_000
 """Default of `producer.id.count.max`: producers that all partitions of a node remember together."""
 ACTIVE_MS: Final = 300_000
@@ -82,7 +82,7 @@ class ProducerEntry:
         return [(_first_sequence(last, delta), last, offset, delta) for last, offset, delta in self.recent]
 
     def find(self, base_sequence: int, last_sequence: int) -> int | None:
-        """The base offset of the batch with just these sequences, if it is known."""
+        """Return the base offset of the batch with exactly these sequences, if it is known."""
         for last, last_offset, delta in self.recent:
             if last == last_sequence and _first_sequence(last, delta) == base_sequence:
                 return last_offset - delta
@@ -150,7 +150,7 @@ class Producers:
         """
         self.first_unstable_offset = ALL_STABLE
         self.verifications = Verifications()
-        """Who is being asked about, before a transaction begins here."""
+        """Producers whose coordinator is being asked, before a transaction begins here."""
 
     # Sequences
 
@@ -293,7 +293,7 @@ class Producers:
         self.refused[producer_id] = (epoch, base_sequence, now_ms)
 
     def is_behind_refused(self, producer_id: int, epoch: int, base_sequence: int, now_ms: int) -> bool:
-        """Whether a batch is out of order only because the one before it was refused a moment ago."""
+        """Return whether a batch is out of order only because the one before it was just rejected."""
         refused = self.refused.get(producer_id)
         return (
             refused is not None
@@ -305,12 +305,11 @@ class Producers:
     # Transactions
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether the producer has a transaction open here, in this epoch."""
+        """Return whether the producer has a transaction open here, in this epoch."""
         return producer_id in self.open_transactions and self.entries[producer_id].epoch == epoch
 
     def note_transactional(self, producer_id: int, base_offset: int) -> None:
-        """A transactional batch of the producer is in the log, and was noted: it goes on with a transaction, or begins
-        one."""
+        """Note that a transactional batch of the producer is in the log: it continues a transaction, or begins one."""
         self.verifications.end(producer_id)
         if producer_id not in self.open_transactions:
             self.open_transactions[producer_id] = base_offset
@@ -318,7 +317,7 @@ class Producers:
                 self.first_unstable_offset = base_offset
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Markers below it are committed, and what they decided is decided for good."""
+        """Drop the transactions whose markers are committed now: they are decided for good."""
         completed = self.completed
         while completed and completed[0][0] < high_watermark:
             completed.popleft()
@@ -344,9 +343,9 @@ class Producers:
             self.note_transactional(producer_id, base_offset)
 
     def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
-        """Learn from a control batch of a producer in the log: the transaction that it aborted, if it did.
+        """Learn from a control batch of a producer in the log. Return the transaction that it aborted, if it did.
 
-        It carries no sequence. Its epoch is the producer's from here on: whoever sends in an older one is fenced.
+        It carries no sequence. Its epoch is the producer's from here on: batches of an older one are fenced.
         """
         marker = parse_marker(batch)
         if marker is None:
@@ -435,10 +434,10 @@ class Producers:
         )
 
     def restore(self, data: bytes, now_ms: int) -> None:
-        """Take the state of a snapshot; CorruptLog if it is not one.
+        """Take the state of a snapshot. Raises CorruptLog if it is not one.
 
-        What Kafka wrote does not say when a producer appended: that counts as `now_ms`, so that none expires early.
-        What it does not know is which markers lay above the high watermark: whoever restores learns these from the log.
+        Kafka's snapshots do not say when a producer appended: that counts as `now_ms`, so that none expires early.
+        No snapshot says which markers lay above the high watermark: the caller learns these from the log.
         """
         entries = decode_snapshot(data)
         self.clear()
@@ -456,7 +455,7 @@ class Producers:
         self._find_first_unstable()
 
     def clear(self) -> None:
-        """Know nothing. Whoever is being asked about asks again: markers may have come and gone unseen."""
+        """Forget everything. Verifications under way begin again, because markers may have come and gone unseen."""
         count = len(self.entries)
         self.entries.clear()
         self._on_forgotten(count)

@@ -7,7 +7,7 @@
     cleanup.policy        a compacted topic refuses records without a key
 
 A small batch is done at once, on the loop (`opened_now`). For a large one, or a small one that becomes large,
-`opened_now` raises OpensLater, and a `Reencoder` does it: codecs run in a thread, because they let go of the GIL; the
+`opened_now` raises OpensLater, and a `Reencoder` does it: codecs run in a thread, because they release the GIL; the
 walk over records does not, so it is done on the loop, some records a turn. One batch at a time, in the order in which
 they came. So memory holds one opened batch, however many clients send such batches, and flushes find a thread.
 """
@@ -54,7 +54,7 @@ OPENED_BYTES_MAX: Final = 32 * 1024 * 1024
 RECORDS_PER_TURN_MAX: Final = 65_536 if is_compiled() else 1_024
 """Records that are checked in one turn of the loop: a millisecond or two, compiled or not."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Batches that wait to be opened, of all partitions; beyond it producers are told to try again."""
+"""Batches of all partitions that wait to be opened; beyond it producers get a retriable error."""
 
 _ATTRIBUTES_POSITION: Final = 21
 _COMPILED: Final = is_compiled()
@@ -107,7 +107,7 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
 
 
 def _target_codec(header: HeaderFields, config: TopicConfig) -> int | None:
-    """The codec that the batch must get, or none if it may keep its own."""
+    """Return the codec that the batch must get, or None if it may keep its own."""
     target = config.compression_codec
     return None if target < 0 or target == header[ATTRIBUTES] & COMPRESSION_MASK else target
 
@@ -144,7 +144,7 @@ def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config:
 
 
 def _base_timestamp(header: HeaderFields, config: TopicConfig) -> int:
-    """What the decoder will add to each timestamp delta: nothing with LogAppendTime, where deltas do not count."""
+    """Return what the decoder adds to each timestamp delta: nothing with LogAppendTime, where deltas do not count."""
     return 0 if config.log_append_time or header[ATTRIBUTES] & LOG_APPEND_TIME else header[BASE_TIMESTAMP]
 
 
@@ -184,7 +184,7 @@ class RecordCheck:
 
 
 def _deflated(batch: Buffer, payload: Buffer, codec: int, config: TopicConfig) -> bytearray:
-    """The batch with its records in another codec: header, then `payload` deflated, and a CRC over all of it."""
+    """Return the batch with its records in another codec: header, then `payload` deflated, and a CRC over all of it."""
     records = payload if codec == Compression.NONE else compress(codec, payload, level=_level(codec, config))
     if HEADER_SIZE + len(records) > config.max_message_bytes:
         raise BatchTooLarge(
@@ -216,12 +216,12 @@ def _level(codec: int, config: TopicConfig) -> int | None:
 
 
 class Reencoder:
-    """Opens batches off the loop. Belongs to the node; every partition sends its batches here."""
+    """The node's opener of large batches, off the loop, for all partitions."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.serial_gate = SerialGate()
-        """Whoever opens a large batch passes here, look-ups by time as well."""
+        """Everything that opens a large batch waits here, look-ups by time as well."""
         self._under_way = 0
         self.held_bytes = 0
 

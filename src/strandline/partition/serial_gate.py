@@ -1,4 +1,4 @@
-"""One at a time, in the order in which they came."""
+"""A gate that admits one user at a time, in the order in which they came."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class SerialGate:
-    """Guards what may be in memory only once: an opened batch. Whoever was let in must leave."""
+    """A guard of what may be in memory only once: an opened batch. Each user that entered must leave."""
 
     __slots__ = ("_is_taken", "_waiting")
 
@@ -16,7 +16,7 @@ class SerialGate:
         self._waiting: deque[Callable[[], object]] = deque()
 
     def enter(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when nobody else is in: now, or when those before have left."""
+        """Call `begin` when no other user is in: now, or when those before have left."""
         if self._is_taken:
             self._waiting.append(begin)
         else:

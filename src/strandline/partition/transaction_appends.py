@@ -61,8 +61,8 @@ def append_marker(
 def begin_verification(
     partition: Partition, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool = False
 ) -> VerificationGuard:
-    """What to append a transactional batch with: `ONGOING` if the transaction is open here, and nobody has to be
-    asked; else a guard, to be used once the coordinator has said yes. It is void when a marker came in between.
+    """Return the guard to append a transactional batch with: `ONGOING` if the transaction is open here. Else the guard
+    counts once the coordinator has confirmed the transaction, unless a marker came in between.
 
     `supports_epoch_bump` says that the client has an epoch for each transaction (Produce 12+, TxnOffsetCommit 5+).
     """

@@ -1,4 +1,4 @@
-"""What transactions add to a partition's log: who may write into one, and the markers that end them.
+"""Checks of transactional batches, and of the markers that end transactions.
 
 Every check is Kafka's, in Kafka's order; each raises before anything has changed.
 """
@@ -29,7 +29,7 @@ STRICT_EPOCHS_FROM: Final = 2
 
 
 def refuse_kind(header: HeaderFields, guard: VerificationGuard | None) -> NoReturn:
-    """Say why a client may not send such a batch at all; `guard` is None if its request names no transaction."""
+    """Raise the error for a batch that a client may not send. `guard` is None if its request names no transaction."""
     if header[ATTRIBUTES] & CONTROL:
         raise InvalidBatch("clients may not write control batches")
     if guard is None:
@@ -40,8 +40,8 @@ def refuse_kind(header: HeaderFields, guard: VerificationGuard | None) -> NoRetu
 
 
 def check_outside(producers: Producers, header: HeaderFields) -> int | None:
-    """Whether a batch outside a transaction may be appended, where some are open: None, or the base offset that its
-    first sending was given."""
+    """Check a batch outside a transaction while others are open. Return None if it may be appended, or the base offset
+    of the batch that it duplicates."""
     producer_id, base_sequence = header[PRODUCER_ID], header[BASE_SEQUENCE]
     last_sequence = (base_sequence + header[LAST_OFFSET_DELTA]) & 0x7FFFFFFF
     known = producers.check(producer_id, header[PRODUCER_EPOCH], base_sequence, last_sequence)
@@ -55,7 +55,7 @@ def check_outside(producers: Producers, header: HeaderFields) -> int | None:
 def check_beginning(
     producers: Producers, header: HeaderFields, guard: VerificationGuard | None, *, verifies: Callable[[], bool]
 ) -> int | None:
-    """The same of a batch in a transaction that is not open here in its epoch, and may begin with it."""
+    """Do the same for a batch that may begin its transaction here."""
     producer_id, epoch, base_sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
     last_sequence = (base_sequence + header[LAST_OFFSET_DELTA]) & 0x7FFFFFFF
     entry = producers.entries.get(producer_id)
@@ -79,7 +79,7 @@ def check_beginning(
 def check_verified(
     producers: Producers, producer_id: int, epoch: int, guard: VerificationGuard | None, *, verifies: Callable[[], bool]
 ) -> None:
-    """Whether a transaction that is not open here may begin: its coordinator said so, and no marker came since."""
+    """Check that a transaction may begin here: its coordinator confirmed it, and no marker came since."""
     check_epoch(producers, producer_id, epoch)
     if (guard is None or producers.verifications.guards.get(producer_id) is not guard) and verifies():
         raise RequestError(
@@ -96,11 +96,11 @@ def check_epoch(producers: Producers, producer_id: int, epoch: int) -> None:
 def check_marker(
     producers: Producers, producer_id: int, epoch: int, *, coordinator_epoch: int, transaction_version: int
 ) -> None:
-    """Whether a marker may be appended.
+    """Check that a marker may be appended.
 
-    From version 2 on a marker carries an epoch that no batch of its transaction had. One that comes again, because the
-    answer was lost, finds its own epoch and no open transaction: it is written once more, and ends nothing
-    (KAFKA-19999). At the last epoch there is none to be bumped to.
+    From version 2 on a marker carries an epoch that no batch of its transaction had. A retry, because the answer was
+    lost, finds its own epoch and no open transaction: it is written once more, and ends nothing (KAFKA-19999). The last
+    epoch cannot be bumped.
     """
     entry = producers.entries.get(producer_id)
     if entry is None:

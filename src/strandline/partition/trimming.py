@@ -1,8 +1,8 @@
-"""Records leave a partition at its start, because somebody asked for it, or because the leader no longer has them.
+"""Removing records at the start of a partition: on request, or because the leader no longer has them.
 
-They are out of sight at once. Whoever answers for it first has the log start offset written down, so that no restart
-brings them back. Files that hold nothing else are renamed after that, and unlinked `file.delete.delay.ms` later: see
-`log.trimming`.
+Readers do not see them from then on. Before a request is answered the log start offset is written down, so that no
+restart brings them back. Then files that hold no other records are renamed, and unlinked `file.delete.delay.ms` later
+(`log.trimming`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from strandline.partition.delayed_operations import CommitListener
 from strandline.partition.partition import Partition
 
 UP_TO_HIGH_WATERMARK: Final = -1
-"""What DeleteRecords says for "all that may be deleted"."""
+"""Sent in DeleteRecords for "all that may be deleted"."""
 
 
 def delete_records(partition: Partition, offset: int) -> int:
-    """Everything below `offset` is gone; the log start offset. StrandlineError, and nothing is changed, if it may not.
+    """Remove everything below `offset`, and return the log start offset. Raises StrandlineError with nothing changed.
 
-    An offset below the log start offset asks for nothing.
+    An offset below the log start offset changes nothing.
     """
     if partition.log.failure is not None:
         raise partition.log.refusal()
@@ -39,13 +39,13 @@ def delete_records(partition: Partition, offset: int) -> int:
 
 
 def follow_start(partition: Partition, log_start_offset: int) -> None:
-    """What the leader's log no longer holds, a follower's need not either; nor may it, if somebody asked for that."""
+    """Remove what the leader's log no longer holds: a client may have asked for that."""
     if partition.log_start_offset < log_start_offset <= partition.high_watermark:
         trim(partition, log_start_offset)
 
 
 def trim(partition: Partition, start_offset: int) -> list[Segment]:
-    """The log starts at `start_offset`, and followers hear of it; the segments that go."""
+    """Move the log start to `start_offset`, and notify followers. Return the segments that are removed."""
     gone = partition.log.cut_front(start_offset)
     remove_segments(partition.log, gone)
     for listener in list(partition.append_listeners):

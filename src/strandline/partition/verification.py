@@ -1,9 +1,9 @@
-"""Which producers are being asked about at their coordinators, before a transaction of theirs begins here (KIP-890).
+"""Verification of transactions at their coordinators, before they begin at a partition (KIP-890).
 
-A transactional batch that begins a transaction is taken only if the coordinator knows of the transaction: else nobody
-would ever end it, and readers of committed records would wait for ever. The answer may come late: after the marker that
-ended the transaction, when another one, which knows nothing of this partition, is open at the coordinator. So asking
-begins with a guard, every marker voids it, and only a guard that still holds lets the batch in.
+A batch that begins a transaction is accepted only if the coordinator knows of the transaction. Else no marker would end
+it, and read_committed consumers would wait for ever. The answer may come late: after the marker that ended the
+transaction, when another one, without this partition, is open at the coordinator. So each verification has a guard,
+every marker voids it, and only a valid guard lets the batch in.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 VERIFICATIONS_MAX: Final = 10_000
-"""Producers of a partition that are being asked about; the oldest are forgotten, and have to ask again."""
+"""Verifications of a partition at a time. The oldest are dropped, and their producers retry."""
 
 
 class VerificationGuard:
-    """Compared by identity: one begun after a marker is another one."""
+    """A verification under way, compared by identity: one begun after a marker is another one."""
 
     __slots__ = ("began_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
 
@@ -23,8 +23,8 @@ class VerificationGuard:
         self.began_ms = began_ms
         self.epoch = epoch
         self.lowest_sequence = sequence
-        """Of the batches that wait for the answer. One of them may be refused for now and come again: what was sent
-        behind it must not be taken before."""
+        """The lowest sequence of the batches that wait for the answer. If one of them is rejected and retried, later
+        batches must not be accepted before it."""
         self.supports_epoch_bump = supports_epoch_bump
         """Whether each transaction of the producer has an epoch of its own, so that its first sequence is 0."""
 
@@ -35,7 +35,7 @@ class VerificationGuard:
 
 
 ONGOING: Final = VerificationGuard(0, -1, 0, supports_epoch_bump=False)
-"""Nobody has to be asked: the transaction is open here. It lets a batch in for as long as that is so."""
+"""The guard of a transaction that is open here: it needs no verification for as long as that is so."""
 
 
 class Verifications:
@@ -58,7 +58,7 @@ class Verifications:
         return guard
 
     def end(self, producer_id: int) -> None:
-        """The transaction has begun here, or is over."""
+        """Drop the guard: the transaction has begun here, or is over."""
         if self.guards:
             self.guards.pop(producer_id, None)
 
