@@ -1,4 +1,4 @@
-"""Group commit: whatever was appended while one flush ran is covered by the next, for one log and across logs.
+"""Group commit: the next flush covers everything appended while one ran, for one log and across logs.
 
 A log has at most one flush under way; appends that come meanwhile ask for another. Few flushes run at a time, and each
 takes its share of all the logs that wait: so a thousand waiting producers cost as many syncs as there are logs, and a
@@ -29,7 +29,7 @@ class Flusher:
         self.runtime = runtime
         self.flushes_max = FLUSHES_MAX
         self.flushes_started = 0
-        """Of single logs; a trip to a thread may flush many."""
+        """Flushes of single logs; one trip to a thread may flush many."""
         self.trips = 0
         self.trips_s = 0.0
         self.trip_longest_s = 0.0
@@ -51,7 +51,7 @@ class Flusher:
         self._start()
 
     def flush(self, log: PartitionLog) -> None:
-        """See to it that everything appended so far reaches the disk; the log tells its owner when it has."""
+        """Flush everything appended so far; the log calls `on_flushed` when that is done."""
         self._wanted[log] = None
         self._start()
 

@@ -50,7 +50,7 @@ class LeaderEpochs:
         return self.epochs[-1] if self.epochs else -1
 
     def note(self, epoch: int, start_offset: int) -> bool:
-        """Records of `epoch` begin at `start_offset`. True if that is news."""
+        """Note that `epoch` begins at `start_offset`. Return whether that is new."""
         if self.epochs and epoch <= self.epochs[-1]:
             return False
         self.epochs.append(epoch)
@@ -58,12 +58,12 @@ class LeaderEpochs:
         return True
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 if unknown."""
+        """Return the epoch that wrote `offset`; -1 if unknown."""
         at = bisect_right(self.start_offsets, offset)
         return self.epochs[at - 1] if at else -1
 
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the largest epoch up to `epoch`, where it ends), or (-1, -1): what OffsetForLeaderEpoch answers."""
+        """Return (the largest epoch up to `epoch`, where it ends), or (-1, -1), as OffsetForLeaderEpoch does."""
         if not self.epochs or epoch > self.epochs[-1]:
             return -1, -1
         at = bisect_right(self.epochs, epoch)

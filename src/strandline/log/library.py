@@ -71,7 +71,7 @@ class Log:
     # Opening and closing
 
     async def open(self) -> None:
-        """Lock the directory, recover what a crash left, and be ready."""
+        """Lock the directory, and recover what a crash left."""
         self._runtime = LoopRuntime(asyncio.get_running_loop())
         self._flusher = Flusher(self._runtime)
         directory = LogDirectory(self.path, disk=RealDisk(), open_files_max=self._open_files_max)
@@ -118,7 +118,7 @@ class Log:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record that may be read."""
+        """Return the offset after the last record that may be read."""
         return self._end
 
     # Writing
@@ -248,7 +248,7 @@ class Log:
     # Reading
 
     async def read(self, offset: int) -> Record:
-        """The record at `offset`."""
+        """Return the record at `offset`."""
         return self.read_nowait(offset)
 
     def read_nowait(self, offset: int) -> Record:

@@ -79,8 +79,8 @@ class LogDirectory:
         self._no_producer_ends = self._read(checkpoints.NO_PRODUCER_OFFSETS)
         self.was_clean = was_clean
         self._unopened = {*self.recovery_points, *self.high_watermarks, *self.log_start_offsets}
-        """What the checkpoints know and nobody has opened yet. A node may wait long for its cluster, or end waiting: it
-        must not forget meanwhile where its logs begin."""
+        """Logs in the checkpoints that are not open yet. A node may wait long for its cluster, or stop while it waits,
+        and must still know where its logs begin."""
         self._recovered: set[TopicPartition] = set()
         """Logs that a worker has recovered and closed, and that are not open yet."""
 
@@ -156,7 +156,7 @@ class LogDirectory:
         self._plain_ends.pop(name, None)
         self._no_producer_ends.pop(name, None)
         if not clean and self.disk.exists(path / PARTITION_METADATA):
-            # Perhaps only in the kernel's memory, too. Torn by a power cut it would name a topic that nobody knows.
+            # Perhaps only in the kernel's memory, too. Torn by a power cut it would name an unknown topic.
             opened.sync_with_next_flush(path / PARTITION_METADATA)
         opened.tombstone_horizon = min(self.tombstone_horizons.get(name, 0), opened.log_end_offset)
         return opened
@@ -165,11 +165,11 @@ class LogDirectory:
         return (self.was_clean and name in self.recovery_points) or name in self._recovered
 
     def needs_recovery(self, name: TopicPartition) -> bool:
-        """Whether a log is there that was not closed by a clean stop."""
+        """Return whether there is a log that was not closed by a clean stop."""
         return not self._was_left_clean(name) and self.disk.exists(self.path / str(name))
 
     def bytes_to_recover(self, name: TopicPartition) -> int:
-        """Bytes of the segments that recovery reads: from the one with the recovery point on."""
+        """Return the bytes that recovery reads: all segments from the one with the recovery point on."""
         path, recovery_point = self.path / str(name), self.recovery_points.get(name, 0)
         stems = [each[: -len(LOG_SUFFIX)] for each in self.disk.names(path) if each.endswith(LOG_SUFFIX)]
         offsets = sorted(int(stem) for stem in stems if stem.isdecimal())
@@ -177,7 +177,7 @@ class LogDirectory:
         return sum(self.disk.size(path / (file_stem(offset) + LOG_SUFFIX)) for offset in offsets[first:])
 
     def recovery_params(self, name: TopicPartition) -> dict[str, Any]:
-        """What a worker must know of a log to recover it."""
+        """Return what a worker must know of a log to recover it."""
         path = self.path / str(name)
         return {
             "directory": str(path),
@@ -189,7 +189,7 @@ class LogDirectory:
         }
 
     def note_recovered(self, name: TopicPartition, end_offset: int, noted: EndNotes) -> None:
-        """A worker has recovered, flushed and closed a log, which ends at `end_offset`."""
+        """Note that a worker has recovered, flushed and closed a log, which ends at `end_offset`."""
         self.recovery_points[name] = end_offset
         self._plain_ends[name], self._no_producer_ends[name] = noted
         self._recovered.add(name)
@@ -203,9 +203,9 @@ class LogDirectory:
         self._unopened.add(name)
 
     def _forget_deleted(self) -> None:
-        """A log begins: what the checkpoints say of a deleted one of the same name must not be believed of it.
+        """Remove a deleted log of the same name from the checkpoints, before a new log begins.
 
-        All that is gone is forgotten at once, so that a topic of a thousand partitions made anew costs one write.
+        All logs that are gone are removed at once: recreating a topic of a thousand partitions costs one write.
         """
         self.forget_checkpoints()
         for file_name, offsets in (
@@ -233,7 +233,7 @@ class LogDirectory:
         return found
 
     def topic_id_of(self, name: TopicPartition) -> str | None:
-        """The topic id that `partition.metadata` names, as it stands there."""
+        """Return the topic id that `partition.metadata` names, as text."""
         path = self.path / str(name) / PARTITION_METADATA
         if not self.disk.exists(path):
             return None
@@ -244,7 +244,7 @@ class LogDirectory:
         return None
 
     def is_in_use(self, name: TopicPartition) -> bool:
-        """Tell whether a log differs from a new one: it holds bytes, or starts above offset 0."""
+        """Return whether a log differs from a new one: it holds bytes, or starts above offset 0."""
         path = self.path / str(name)
         logs = [each for each in self.disk.names(path) if each.endswith(LOG_SUFFIX)]
         return any(each != file_stem(0) + LOG_SUFFIX or self.disk.size(path / each) > 0 for each in logs)
@@ -255,7 +255,7 @@ class LogDirectory:
         opened.sync_with_next_flush(path)
 
     def delete_path(self, name: TopicPartition) -> Path:
-        """Where a log that is being deleted is moved."""
+        """Return the path to which a deleted log is moved."""
         self._unopened.discard(name)
         self._recovered.discard(name)
         self.cleaner_offsets.pop(name, None)
@@ -273,7 +273,7 @@ class LogDirectory:
         return target
 
     def deleted_directories(self) -> list[Path]:
-        """What a stop, or a crash, left of deletions."""
+        """Return the directories of deletions that a stop or a crash interrupted."""
         paths = [self.path / name for name in self.disk.names(self.path) if name.endswith(DELETE_SUFFIX)]
         return [path for path in paths if self.disk.is_directory(path)]
 
@@ -306,7 +306,7 @@ class LogDirectory:
         offline: Iterable[TopicPartition] = (),
         wanted: Collection[str] = checkpoints.ALL,
     ) -> Files:
-        """The checkpoint files whose content is not what was last written; `save` writes them, in a thread perhaps."""
+        """Return the checkpoint files whose content has changed; `save` writes them, perhaps in a thread."""
         files: Files = {}
         if checkpoints.RECOVERY_POINTS in wanted:
             self.recovery_points = self._of_unopened(self.recovery_points) | {
@@ -333,10 +333,10 @@ class LogDirectory:
     def changed_start_offsets(
         self, logs: Mapping[TopicPartition, PartitionLog], offline: Iterable[TopicPartition] = ()
     ) -> Files:
-        """The file of log start offsets, if it is not what was last written.
+        """Return the file of log start offsets, if it has changed.
 
         Kafka leaves a log out that starts with its first segment. Here it stays in: after a power cut, files below that
-        were deleted may be back. What was known of logs that are offline is kept for when they are mended.
+        were deleted may be back. Offline logs keep their entries until they are repaired.
         """
         kept = {name: self.log_start_offsets[name] for name in offline if name in self.log_start_offsets}
         self.log_start_offsets = (
@@ -355,7 +355,7 @@ class LogDirectory:
         return {path: (self._files_made, content)}
 
     def changed_cleaner_offsets(self) -> Files:
-        """The file of where the cleaner has come, if it is not what was last written.
+        """Return the file of cleaner offsets, if it has changed.
 
         The tombstone horizons are written first: where their file is missing, all that was cleaned counts as removed.
         """
@@ -366,7 +366,7 @@ class LogDirectory:
     def _changed_tombstone_horizons(
         self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]], offline: Iterable[TopicPartition]
     ) -> Files:
-        """The file of tombstone horizons, as they are or are about to be, if it is not what was last written."""
+        """Return the file of tombstone horizons, as they are or are about to be, if it has changed."""
         kept = {name: self.tombstone_horizons[name] for name in offline if name in self.tombstone_horizons}
         self.tombstone_horizons = (
             self._of_unopened(self.tombstone_horizons)
@@ -380,14 +380,14 @@ class LogDirectory:
         return self._changed(checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons)
 
     def raised_tombstone_horizon(self, name: TopicPartition, offset: int) -> Files:
-        """The file of tombstone horizons with a new one, to be written in any case: another thread may be at it."""
+        """Return the file of tombstone horizons with a new one, to be written even if another thread writes it."""
         self.tombstone_horizons[name] = offset
         self._written.pop(self.path / checkpoints.TOMBSTONE_HORIZONS, None)
         return self._changed(checkpoints.TOMBSTONE_HORIZONS, self.tombstone_horizons)
 
     def _lowered_cleaner_offsets(self, logs: Mapping[TopicPartition, tuple[PartitionLog, int]]) -> Files:
-        """Before a log is cut below where the cleaner has come: what is written there next is not clean, and a gap in
-        that would be a loss."""
+        """Lower the cleaner offset before a truncation below it: records written there next are not clean, and a gap
+        among them would be a loss."""
         too_high = [
             name
             for name, offset in self.cleaner_offsets.items()
@@ -398,13 +398,13 @@ class LogDirectory:
         return self.changed_cleaner_offsets() if too_high else {}
 
     def lower_recovery_point(self, name: TopicPartition, offset: int) -> None:
-        """Before a log is cut to `offset`: it may end there after a crash, and that is no damage. Blocks."""
+        """Lower the recovery point before a truncation to `offset`: after a crash the log may end there. Blocks."""
         if self.recovery_points.get(name, 0) > offset:
             self.recovery_points[name] = offset
             self.save(self._changed(checkpoints.RECOVERY_POINTS, self.recovery_points))
 
     def forget_checkpoints(self) -> None:
-        """What was to be written may not be there: write it all the next time."""
+        """Write all files the next time, because a write failed."""
         self._written.clear()
 
     def save(self, files: Files) -> None:
@@ -431,5 +431,5 @@ class LogDirectory:
 
 
 def _start_of(log: PartitionLog) -> int:
-    """Where a log starts, or is about to: then nobody has seen it start there yet."""
+    """Return where a log starts, or is about to start: readers have not seen that yet."""
     return max(log.log_start_offset, log.planned_start_offset)

@@ -1,7 +1,7 @@
 """Opening a log: find its segments, check what a crash may have torn, learn what the batches say.
 
-After a clean stop only the end is looked at. Otherwise every batch from the recovery point's segment on is read and
-checked, indexes are built anew, and a torn tail is cut; see `recovery` for what is torn and what is damage.
+After a clean stop only the end is checked. Otherwise every batch from the recovery point's segment on is read and
+checked, indexes are rebuilt, and a torn tail is cut; see `recovery` for what is torn and what is damage.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def open_log(
     cleaned_up_to: int = 0,
     noted: EndNotes = NOTHING_NOTED,
 ) -> PartitionLog:
-    """The log in `directory`, made if there is none.
+    """Open the log in `directory`, or make it if there is none.
 
-    Below `cleaned_up_to` the cleaner was at work: records may be missing between segments, and that is no loss. Damage
-    that is no torn tail raises CorruptLog, and nothing is cut.
+    Below `cleaned_up_to` the cleaner may have removed records between segments: that is no loss. Raises CorruptLog for
+    damage that is no torn tail, and then cuts nothing.
     """
     log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
     log.appended_ms = now_ms
@@ -60,8 +60,8 @@ def open_log(
         disk.make_directory(directory)
         log.unsynced.directories.append(directory.parent)
     elif not clean:
-        # The process that made these names may have been killed before it synced them: what is flushed into a file
-        # without a name is gone with the power all the same.
+        # The process that made these names may have been killed before it synced them. A power cut takes a file
+        # without a synced name, however well its content was flushed.
         log.unsynced.directories += [directory, directory.parent]
     names = disk.names(directory)
     if is_unfinished(names):
@@ -102,7 +102,7 @@ def open_log(
 
 
 def _load_leader_epochs(log: PartitionLog) -> str | None:
-    """Read the file of leader epochs; what it says, or None if it is not there or not whole."""
+    """Read the file of leader epochs. Return its content, or None if it is missing or torn."""
     path = log.directory / epoch_file.FILE_NAME
     if log.disk.exists(path):
         try:
@@ -116,7 +116,7 @@ def _load_leader_epochs(log: PartitionLog) -> str | None:
 
 
 def _learn_leader_epochs(log: PartitionLog) -> None:
-    """Learn the epochs from every batch there is: an epoch that is not known is one by which no fork would be seen.
+    """Learn the epochs from all batches: without an epoch, no divergence in it would be detected.
 
     Between two batches the cleaner may have removed others, whose epoch is unknown. They count as the later one's: a
     replica with more records of the earlier epoch is then truncated too far, not too little, and fetches the rest.
@@ -130,7 +130,7 @@ def _learn_leader_epochs(log: PartitionLog) -> None:
 
 
 def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
-    """Know the segments by their files; whether one has a file of aborted transactions that is torn."""
+    """Find the segments by their files. Return whether a file of aborted transactions is torn."""
     has_torn_index = False
     transaction_indexes = {name for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
     logs = {name for name in names if name.endswith(LOG_SUFFIX)}
@@ -154,7 +154,7 @@ def _load_segments(log: PartitionLog, names: list[str], now_ms: int) -> bool:
 
 
 def _trust(log: PartitionLog, recovery_point: int, now_ms: int, noted: EndNotes) -> None:
-    """After a clean stop: the files are as they were left. Only the end is checked: offsets go on from there."""
+    """Take the files as a clean stop left them. Only the end is checked, because offsets continue from there."""
     segment = log.active
     log.log_end_offset = OFFSET_LIMIT
     damage = check_tail(segment)
@@ -164,12 +164,12 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int, noted: EndNotes)
         if segment.counts is None and log.log_end_offset == noted.plain_at:
             segment.counts = RecordCounts(segment.base_offset)
         if log.log_end_offset > recovery_point > segment.base_offset and ends_with_gap(segment):
-            # The last base offset is held in place by nothing but this.
+            # Nothing else confirms the last base offset.
             raise CorruptLog(
                 f"{segment.path}: the log ends at offset {log.log_end_offset}, and it was stopped at {recovery_point}"
             )
     elif recovery_point > segment.base_offset and recovery_point in (*noted, *log.snapshots.offsets()):
-        # Where the log ended was noted apart from it, twice. So the damage can be left behind, and mended.
+        # Two other files note where the log ended. So the log can go on behind the damage until that is repaired.
         log.log_end_offset = recovery_point
         if recovery_point == noted.plain_at:
             segment.counts = RecordCounts(segment.base_offset)
@@ -186,11 +186,11 @@ def _trust(log: PartitionLog, recovery_point: int, now_ms: int, noted: EndNotes)
 
 
 def _recover(log: PartitionLog, recovery_point: int, cleaned_up_to: int) -> None:
-    """After a crash: nothing from the recovery point on is believed unread."""
-    # A segment that ends at the recovery point was flushed, but its indexes perhaps not: they are written when it ends,
-    # and nobody could tell a file of aborted transactions that was lost from one that never was.
+    """Read and check everything from the recovery point on, after a crash."""
+    # A segment that ends at the recovery point was flushed, but perhaps not its indexes, which are written at its end.
+    # A lost file of aborted transactions would look like one that never was.
     first = max(0, bisect_left(log.base_offsets, recovery_point) - 1)
-    # A sealed segment below it is sound, but its index may be lost or foreign, and is then built anew.
+    # A sealed segment below it is sound, but its index may be lost or foreign, and is then rebuilt.
     first = next((at for at, segment in enumerate(log.segments[:first]) if not _has_index(log, segment)), first)
     checked_from = log.base_offsets[first]
     relearn(log, log.snapshots.restore(at_most=checked_from, now_ms=log.appended_ms), checked_from)
@@ -261,7 +261,7 @@ def _has_index(log: PartitionLog, segment: Segment) -> bool:
 
 
 def _has_transaction_index(segment: Segment) -> bool:
-    """Whether what there is of aborted transactions can be read: who is not told of one takes its records for good."""
+    """Return whether the file of aborted transactions can be read: without it readers would get aborted records."""
     try:
         return not segment.has_transaction_index or segment.transaction_index is not None
     except CorruptLog:

@@ -1,4 +1,4 @@
-"""A log's observer learns of every batch: while the log is recovered, followed, or read again after a cut."""
+"""Showing every batch to a log's observer: in recovery, after a fetch, and when a truncated log is read again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from strandline.log.segment.segment import Segment
 def learn(
     log: PartitionLog, header: HeaderFields, marker: Buffer | None, segment: Segment | None, next_offset: int
 ) -> None:
-    """Take note of a batch that is in the log already; of a marker all of it is given.
+    """Learn from a batch that is in the log already; `marker` is the whole batch if it is one.
 
-    What a marker aborted is written down in `segment`; None if it stands there already. `next_offset` is the one behind
-    the batch before: if the cleaner took batches out between the two, an epoch that is new here may have begun there.
-    Epochs are noted in memory only: written down one by one, a crash on the way would leave a part that looks whole.
+    The transaction that a marker aborted is noted in `segment`, or not if that is None. `next_offset` is the one behind
+    the previous batch: if the cleaner removed batches between the two, a new epoch may have begun there. Epochs are
+    noted in memory only: written one by one, a crash on the way would leave a part that looks whole.
     """
     if log.observer is not None and header[PRODUCER_ID] >= 0:
         if marker is None:
@@ -30,7 +30,7 @@ def learn(
 
 
 def learn_marker(log: PartitionLog, header: HeaderFields, marker: Buffer, segment: Segment | None) -> None:
-    """A control batch of a producer is in the log: it may have ended a transaction."""
+    """Learn from a control batch of a producer, which may have ended a transaction."""
     if log.observer is not None:
         aborted = log.observer.note_marker(header, marker, log.appended_ms)
         if aborted is not None and segment is not None:
@@ -49,7 +49,7 @@ def relearn(log: PartitionLog, start_offset: int | None, end_offset: int | None)
 
 
 def learn_markers(log: PartitionLog, high_watermark: int) -> None:
-    """See to it that the observer knows every marker from `high_watermark` on, and what it ended.
+    """Make sure that the observer knows every marker from `high_watermark` on, and what it ended.
 
     A snapshot knows only which transactions are open at its offset. If it was taken above the high watermark, and a
     marker lies in between, the log is read again from an older one on.
@@ -66,9 +66,9 @@ def learn_markers(log: PartitionLog, high_watermark: int) -> None:
 def _headers(
     log: PartitionLog, start_offset: int, end_offset: int | None
 ) -> Iterator[tuple[Segment, BatchHeader, int]]:
-    """The batches from `start_offset` on: the segment of each, its header, and its place. Blocks on the disk.
+    """Yield segment, header and position of the batches from `start_offset` on. Blocks on the disk.
 
-    Segments that begin at `end_offset` or behind are not looked into: they may be torn.
+    Segments that begin at `end_offset` or later are not read: they may be torn.
     """
     for segment in log.segments[max(0, bisect_right(log.base_offsets, start_offset) - 1) :]:
         if end_offset is not None and segment.base_offset >= end_offset:

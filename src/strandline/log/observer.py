@@ -1,4 +1,4 @@
-"""Who learns of every batch in a log, and keeps snapshots of what it learnt: a partition's producers."""
+"""The observer of a log: it learns from every batch and keeps snapshots. A partition's producers are one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from strandline.log.segment.transaction_index import AbortedTransaction
 
 class BatchObserver(Protocol):
     def note_header(self, header: HeaderFields, now_ms: int) -> None:
-        """Take note of a batch of records, which was appended at `now_ms` or before."""
+        """Note a batch of records that was appended at `now_ms` or before."""
 
     def note_marker(self, header: HeaderFields, batch: Buffer, now_ms: int) -> AbortedTransaction | None:
-        """Take note of a control batch that has a producer; return what it aborted."""
+        """Note a control batch of a producer. Return the transaction that it aborted."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether a snapshot would say nothing."""
+        """Return whether a snapshot would be empty."""
 
     def snapshot(self) -> bytes: ...
     def restore(self, data: bytes, now_ms: int) -> None: ...

@@ -1,9 +1,9 @@
-"""After a crash: read the batches of a segment again, and tell a torn tail from damage.
+"""Recovery of a segment after a crash: read its batches again, and distinguish a torn tail from damage.
 
-A *torn tail* is what a kill or power cut leaves of appends that nobody was promised: bytes at the very end that are no
-whole batch, with nothing valid behind them. It is cut. So is a file that ends in the middle of a batch although later
-segments hold batches: a flush syncs the older file first, and bits rot, but no file grows shorter. The power went while
-both were only in memory, and the later one was luckier.
+A *torn tail* is what a kill or power cut leaves of appends that were never acknowledged: bytes at the very end that are
+no whole batch, with nothing valid behind them. It is cut. So is a file that ends in the middle of a batch although
+later segments hold batches: a flush syncs the older file first, and bits rot, but no file grows shorter. The power went
+while both were only in memory, and only the later one was written.
 
 *Damage* is anything else: a bad batch below the recovery point (it was on disk once), or a bad batch with a sound one
 behind it, in its own segment or a later one. Cutting there would take back acknowledged records, so the log is left as
@@ -47,14 +47,14 @@ def recover_segment(
     on_batch: Callable[[HeaderFields, Buffer | None, Segment, int], None],
     last_epoch: int = -1,
 ) -> int:
-    """Check every batch of `segment`, rebuild its indexes, cut a torn tail; the offset after its last batch.
+    """Check every batch of `segment`, rebuild its indexes, cut a torn tail. Return the offset after its last batch.
 
     `next_offset` is the smallest offset that its first batch may have; `leader_epochs` are the epochs that wrote here;
     `is_followed` says that a later segment holds batches; `last_epoch` wrote the batch before. If this raises, no file
     has changed.
 
-    Epochs never go back in a log. A batch of an older one, behind a newer, is what was there before the log was cut and
-    written anew, and came back because neither had been flushed: it is cut like a torn tail.
+    Epochs never go back in a log. A batch of an older one behind a newer was truncated, and came back because neither
+    the truncation nor the new batches had been flushed: it is cut like a torn tail.
     """
     file = segment.file()
     size = file.size()
@@ -105,7 +105,7 @@ def _batch_size(buffer: bytes, at: int) -> int:
 
 
 def _fault(buffer: bytes, at: int, next_offset: int, segment_base_offset: int) -> str | None:
-    """What is wrong with the batch at `at`, if anything."""
+    """Return what is wrong with the batch at `at`, if anything."""
     if len(buffer) - at < HEADER_SIZE:
         return f"{len(buffer) - at} bytes are too few for a batch header"
     base_offset, length, _, magic, crc, _, last_offset_delta, _, _, _, _, _, _ = HEADER.unpack_from(buffer, at)
@@ -125,7 +125,7 @@ def _fault(buffer: bytes, at: int, next_offset: int, segment_base_offset: int) -
 
 
 def _ends_early(buffer: bytes, at: int) -> bool:
-    """Whether the file, of which `buffer` is the end, ends within the batch at `at`."""
+    """Return whether the file, of which `buffer` is the end, ends within the batch at `at`."""
     return len(buffer) - at < HEADER_SIZE or len(buffer) - at < _batch_size(buffer, at)
 
 
@@ -139,7 +139,7 @@ def _refuse_damage(
     is_followed: bool,
     leader_epochs: set[int],
 ) -> None:
-    """Return if what begins at `position` is a torn tail; CorruptLog if it is anything else."""
+    """Return if what begins at `position` is a torn tail. Raise CorruptLog if it is anything else."""
     if next_offset < recovery_point:
         why = f"Everything below offset {recovery_point} had reached the disk"
     elif is_followed:
@@ -156,9 +156,9 @@ def _refuse_damage(
 
 
 def _find_sound_batch(file: File, start: int, size: int, next_offset: int, leader_epochs: set[int]) -> int | None:
-    """The position of a whole batch with a right CRC and a later offset, if there is one behind the fault.
+    """Return the position of a whole batch with a right CRC and a later offset, if there is one behind the fault.
 
-    A batch shows itself by its leader epoch followed by the magic byte; that pattern is searched at the speed of C and
+    A batch is recognized by its leader epoch followed by the magic byte; that pattern is searched at the speed of C and
     only what it finds is checked.
     """
     patterns = [struct.pack(">ib", epoch, MAGIC) for epoch in sorted(leader_epochs | {0})]

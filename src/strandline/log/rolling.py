@@ -1,4 +1,4 @@
-"""When a log goes on in a new segment: the old one is full in some way, or old."""
+"""When a log begins a new segment: the active one is full or old."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
 def is_due_to_roll(segment: Segment, config: TopicConfig, last_offset: int, max_timestamp_ms: int, now_ms: int) -> bool:
-    """Whether a batch that ends at `last_offset` belongs into a new segment, for another reason than its size."""
+    """Return whether a batch that ends at `last_offset` needs a new segment, for another reason than its size."""
     if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
         return True
     # As Kafka does: by the records' own time where they have one, else by the age of the segment.
@@ -36,9 +36,9 @@ def is_due_to_roll(segment: Segment, config: TopicConfig, last_offset: int, max_
 
 
 def _jitter_ms(segment: Segment, config: TopicConfig) -> int:
-    """How much earlier this segment rolls, so that those of many partitions do not all roll at once.
+    """Return how much earlier this segment rolls, so that not all partitions roll at once.
 
-    It follows from the segment's name: as good as a random number, and the same one each time it is asked for.
+    It follows from the segment's name: as good as a random number, and the same each time.
     """
     name = f"{segment.path.parent.name}/{segment.base_offset}"
     return int(crc32c(name.encode())) % min(config.segment_jitter_ms, config.roll_ms)

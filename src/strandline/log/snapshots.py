@@ -24,7 +24,7 @@ class Snapshots:
         return self._directory / (file_stem(offset) + SNAPSHOT_SUFFIX)
 
     def offsets(self) -> list[int]:
-        """The offsets that snapshots were taken at, oldest first."""
+        """Return the offsets of the snapshots, oldest first."""
         names = [name for name in self._disk.names(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
         stems = [name[: -len(SNAPSHOT_SUFFIX)] for name in names]
         return sorted(int(stem) for stem in stems if stem.isdecimal())
@@ -35,7 +35,7 @@ class Snapshots:
             self._disk.write_whole(self._path(offset), self._observer.snapshot())
 
     def restore(self, *, at_most: int | None, now_ms: int) -> int | None:
-        """Load the newest sound snapshot at or below `at_most`; its offset, or None and the observer knows nothing.
+        """Load the newest sound snapshot at or below `at_most`. Return its offset, or None if the observer is empty.
 
         Nothing in it was appended after `now_ms`.
         """
@@ -62,7 +62,7 @@ class Snapshots:
                 self._disk.remove(self._path(offset))
 
     def remove_beyond(self, end_offset: int) -> None:
-        """Snapshots of what was cut must not be found by a later recovery."""
+        """Remove snapshots of truncated records, so that no recovery finds them."""
         for offset in self.offsets():
             if offset > end_offset:
                 self._disk.remove(self._path(offset))

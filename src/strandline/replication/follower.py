@@ -1,13 +1,13 @@
 """What a broker asks of one leader whose partitions it follows: an incremental fetch session, one fetch at a time.
 
-The driver tells which partitions to follow and where each of them stands, takes `next_request`, sends it, and gives
-the answer to `on_answer`, which says for which partitions it counts. The driver appends or truncates, tells the new
-positions by `move`, and asks for the next request. Where no answer comes, `on_failure` begins the session anew.
+The driver names the partitions to follow and their positions, sends `next_request`, and passes the answer to
+`on_answer`, which returns the partitions for which it counts. The driver appends or truncates, sets the new positions
+by `move`, and takes the next request. If no answer comes, `on_failure` starts a new session.
 
-The leader takes the offset asked for as an acknowledgement, and what it sends is appended unseen. So an answer counts
-only for a partition that still stands where it stood when the question was sent: same leader epoch, same offset. One
-that was truncated, moved to another leader or removed in between is passed over; a stale answer has once truncated a
-log below its high watermark.
+The leader takes the fetch offset as an acknowledgement, and the follower appends what it sends. So an answer counts
+only for a partition that has the same leader epoch and offset as when the request was sent. One that was truncated,
+moved to another leader or removed in between is skipped: a stale answer has once truncated a log below its high
+watermark.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from strandline.codec.fetch import FetchAnswer, FetchedPartition, PartitionFetch
 from strandline.errors import ErrorCode
 
 PARTITIONS_PER_REQUEST_MAX: Final = 5_000
-"""Partitions that one request tells the leader about; the others come with the next."""
+"""Partitions that one request names; the others come with the next."""
 SESSION_ERRORS: Final = frozenset(
     (
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -33,12 +33,12 @@ Key = tuple[bytes, int]
 
 
 class Position(NamedTuple):
-    """Where a follower's log stands, in the words of a Fetch."""
+    """The position of a follower's log, in the terms of a Fetch."""
 
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    """The epoch of the last record here, by which the leader sees whether the logs have parted; -1 in an empty log."""
+    """Epoch of the last record here, -1 in an empty log; detects divergence."""
     log_start_offset: int
     high_watermark: int
 
@@ -48,7 +48,7 @@ class _Followed:
     position: Position
     size_bytes_max: int
     asked: Position | None = None
-    """What the leader's session holds; None if it does not know the partition."""
+    """The position in the leader's session; None if it does not hold the partition."""
     is_held: bool = False
 
 
@@ -80,11 +80,11 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request is out."""
+        """Return whether a request is in flight."""
         return self._in_flight is not None
 
     def is_as_asked(self, key: Key) -> bool:
-        """Whether a partition still stands where the leader was asked about it."""
+        """Return whether a partition still has the position of the request."""
         followed = self._followed.get(key)
         return followed is not None and not followed.is_held and _is_as_asked(followed)
 
@@ -101,7 +101,7 @@ class Follower:
             self.move(key, position)
 
     def move(self, key: Key, position: Position) -> None:
-        """A partition stands elsewhere now: records were appended or cut. It is asked for again if it was held."""
+        """Set the position of a partition after an append or a truncation. A paused one is fetched again."""
         followed = self._followed[key]
         followed.position = position
         followed.is_held = False
@@ -109,7 +109,7 @@ class Follower:
             self._news[key] = None
 
     def hold(self, key: Key) -> None:
-        """Do not ask for a partition until it is moved: something failed, or its log is being cut."""
+        """Stop fetching a partition until `move`: something failed, or its log is being truncated."""
         followed = self._followed[key]
         followed.is_held = True
         self._leave_session(key, followed)
@@ -128,7 +128,7 @@ class Follower:
     # Asking
 
     def next_request(self) -> FollowerRequest | None:
-        """The next Fetch to send; None while one is out or nothing is to be asked for."""
+        """Return the next Fetch to send; None while one is in flight or there is nothing to fetch."""
         if self._in_flight is not None:
             return None
         if self._session_epoch == 0:
@@ -152,7 +152,7 @@ class Follower:
                     position.high_watermark,
                 )
             )
-        # What is asked for again after it was held needs no farewell: a new position replaces the old one.
+        # A partition that is fetched again need not be removed first: a new position replaces the old one.
         forgotten = [key for key in self._forgotten if key not in self._news]
         self._forgotten.clear()
         if len(partitions) == len(self._news):
@@ -165,13 +165,13 @@ class Follower:
         return self._in_flight
 
     def _has_any(self) -> bool:
-        """Whether the session holds a partition. Only asked when there is no news, and mostly the first one tells."""
+        """Return whether the session holds a partition. Called only when nothing changed."""
         return any(each.asked is not None for each in self._followed.values())
 
     # Being answered
 
     def on_answer(self, answer: FetchAnswer) -> list[tuple[Key, FetchedPartition]]:
-        """What the leader said of partitions that still stand where they stood when it was asked."""
+        """Return the answer for the partitions that still have the position of the request."""
         asked_of_all = self._in_flight is not None and self._session_epoch == 0
         self._in_flight = None
         if answer.error_code:
@@ -192,12 +192,12 @@ class Follower:
         return valid
 
     def on_failure(self) -> None:
-        """No answer will come. What the leader made of the request nobody knows: the session begins anew."""
+        """Start a new session, because no answer will come and the state of the leader's session is unknown."""
         self._in_flight = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        # With the old id and epoch 0: the leader need not keep what nobody will ask for.
+        # With the old id and epoch 0, so that the leader drops the old session.
         self._session_epoch = 0
         self._forgotten.clear()
         for followed in self._followed.values():
@@ -205,5 +205,5 @@ class Follower:
 
 
 def _is_as_asked(followed: _Followed) -> bool:
-    """Whether the leader was asked for the place where the log stands. A high watermark moves nothing."""
+    """Return whether the leader was asked for the current position. A high watermark does not change it."""
     return followed.asked is not None and followed.asked[:4] == followed.position[:4]

@@ -1,19 +1,19 @@
-"""The leader's view of the replicas of one partition: who is in sync, and how far everybody is.
+"""The leader's view of the replicas of one partition: which are in sync, and what each holds.
 
-A follower acknowledges by fetching: whoever asks for offset n holds everything below n. Four sets matter.
+A follower acknowledges by fetching: one that fetches offset n holds everything below n. Four sets matter.
 
     isr             what the controller last decided (the metadata log, or its answer to a proposal)
     proposed        what was proposed and is not answered yet; at most one proposal is out
     maximal set     both together: a member of either may be elected, so the high watermark waits for all of them
-    eligible        who may be elected when nobody in sync is left: nothing is committed that these do not hold. Where
-                    the set is large enough, to ask for it as it is has the controller forget them (`maybe_confirm`).
-                    Only the metadata log tells who is eligible. An answer does not, and the controller may have
-                    decided by a `min.insync.replicas` that this leader does not know yet. So until the log has told,
-                    every replica that this set left out counts as eligible
+    eligible        replicas that may be elected when none in sync is left: nothing is committed that these do not hold.
+                    If the ISR is large enough, proposing it unchanged has the controller drop them (`maybe_confirm`).
+                    Only the metadata log says which are eligible. An answer does not, and the controller may have
+                    used a `min.insync.replicas` that this leader does not know yet. So until the log is read, every
+                    replica that the ISR left out counts as eligible
 
-Proposals are compare-and-set on the partition epoch. If an answer is lost, the proposal is made again; the metadata log
-tells what became of it, whatever comes first. Nobody is proposed with a broker epoch other than that of the process
-which fetched: a broker that was restarted with an empty disk must not come in by what its predecessor held (KIP-903).
+Proposals are compare-and-set on the partition epoch. If an answer is lost, the proposal is made again, unless the
+metadata log brings the decision first. A replica is proposed with the broker epoch of the process that fetched. So a
+broker that was restarted with an empty disk does not come in by what its predecessor held (KIP-903).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN_OFFSET: Final = -1
 NO_BROKER_EPOCH: Final = -1
 
 _STAYS_AS_IT_WAS: Final = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
-"""The controller refused and says that nothing changed: the proposal is forgotten."""
+"""Errors by which the controller says that nothing changed: the proposal is dropped."""
 _NEWS_WILL_TELL: Final = frozenset(
     (
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -38,11 +38,11 @@ _NEWS_WILL_TELL: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""The controller knows something newer than we do. Until the metadata log has told it, the proposal counts as if it
-were under way: it may be what was decided."""
+"""Errors by which the controller says that it knows something newer. Until the metadata log brings it, the proposal
+counts as pending: it may be what was decided."""
 
 IsEligible = Callable[[int, int], bool]
-"""Whether the broker of this id, in this broker epoch, may be in sync: registered with it, unfenced, not leaving."""
+"""Whether the broker of this id may be in sync: registered in this broker epoch, unfenced, not shutting down."""
 
 
 class Proposal(NamedTuple):
@@ -78,10 +78,10 @@ class FollowerState:
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = NO_BROKER_EPOCH
         self.caught_up_at = now
-        """When it last held all that the leader had; a new leader gives everybody its time to be heard of."""
+        """When it last held all that the leader had; at first when the leader began, so that it has time to fetch."""
         self.fetched_at = now
         self.leader_end_then = 1 << 62
-        """The leader's end when it fetched last: who asks for it next was caught up then."""
+        """The leader's end when it fetched last: if it fetches that offset next, it was caught up then."""
         self.behind_since: float | None = None
         self.is_silent = False
         """Whether it was to be left out because it did not keep up, and has not fetched since."""
@@ -128,9 +128,9 @@ class InSyncReplicas:
         self.replicas = tuple(replicas)
         self.isr = tuple(isr)
         self.eligible = tuple(eligible)
-        """Replicas out of sync that the controller would have lead: they hold all that is committed."""
+        """Replicas out of sync that the controller may elect: they hold all that is committed."""
         self._told_epoch = partition_epoch
-        """The newest partition epoch that the metadata log has told; an answer may be ahead of it."""
+        """The newest partition epoch of the metadata log; an answer may be ahead of it."""
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.epoch_start_offset = epoch_start_offset
@@ -144,7 +144,7 @@ class InSyncReplicas:
         self._arrange()
 
     def _arrange(self) -> None:
-        """The high watermark is asked for with every fetch of a follower: decide beforehand whom it waits for."""
+        """Decide which followers the high watermark waits for, because every follower fetch asks for it."""
         maximal = set(self.isr)
         if self.proposed is not None:
             maximal.update(self.proposed.isr)
@@ -162,7 +162,7 @@ class InSyncReplicas:
         now: float,
         eligible: Iterable[int] = (),
     ) -> bool:
-        """The controller's decision, as the metadata log tells it; whether it was news. Older ones are passed over."""
+        """Take over the controller's decision from the metadata log, unless it is older. Return whether it was new."""
         if partition_epoch < self.partition_epoch:
             return False
         is_news = partition_epoch > self.partition_epoch
@@ -195,7 +195,7 @@ class InSyncReplicas:
     def on_fetch(
         self, follower: FollowerState, offset: int, *, log_start_offset: int, broker_epoch: int, end_offset: int
     ) -> None:
-        """A follower, in `broker_epoch`, asked for `offset` while the leader's log ends at `end_offset`; see `now`.
+        """Count a fetch at `offset` of a follower in `broker_epoch`. The leader's log ends at `end_offset`; see `now`.
 
         The caller has checked the offset against the leader's log by epoch: only then it is an acknowledgement.
         """
@@ -221,7 +221,7 @@ class InSyncReplicas:
         horizon: int,
         cleaned_up_to: int,
     ) -> bool:
-        """Tell whether a follower that asks for `offset` may hold a value whose tombstone the leader has removed.
+        """Return whether a follower that fetches `offset` may hold a value whose tombstone the leader has removed.
 
         Markers of transactions are removed likewise. `horizon` is the offset behind the last one. A follower without
         records holds no such value. Nor does the leader send it one that a tombstone below `cleaned_up_to` deletes: it
@@ -235,12 +235,12 @@ class InSyncReplicas:
         return offset < horizon > follower.whole_below
 
     def may_lead(self, replica_id: int) -> bool:
-        """Tell whether the controller may elect this replica as one that holds all that is committed."""
+        """Return whether the controller may elect this replica as one that holds all that is committed."""
         members = self.isr if self.proposed is None else (*self.isr, *self.proposed.isr)
         return replica_id in members or replica_id in self.eligible
 
     def high_watermark(self, own_end_offset: int) -> int:
-        """Up to where every replica that might be elected holds the records; -1 while one has not been heard of.
+        """Return up to where every replica that may be elected holds the records; -1 while one has not fetched.
 
         A follower that is about to join is waited for, too: else a leader with much to do would run away from it, and
         it could never come in.
@@ -262,16 +262,16 @@ class InSyncReplicas:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other replica is in sync, nor may be soon: the leader's copy is the only one that counts."""
+        """Return whether no other replica is in sync, nor proposed: only the leader's copy counts."""
         return not self._counted
 
     @property
     def is_short(self) -> bool:
-        """Whether a replica is not in sync."""
+        """Return whether a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
     def low_watermark(self, own_start_offset: int) -> int:
-        """Below it no replica that is there has records; -1 while one in sync has not told."""
+        """Return the offset below which no live replica has records; -1 while one in sync has not fetched."""
         for follower in (*self._counted, *self._outsiders):
             if follower.log_start_offset < own_start_offset and (
                 follower in self._counted or self._is_eligible(follower.id, follower.broker_epoch)
@@ -280,13 +280,13 @@ class InSyncReplicas:
         return own_start_offset
 
     def is_behind(self, end_offset: int) -> bool:
-        """Whether a replica in sync does not hold everything below `end_offset`."""
+        """Return whether a replica in sync does not hold everything below `end_offset`."""
         return any(each.end_offset < end_offset for each in self._counted)
 
     # Proposals
 
     def maybe_expand(self, high_watermark: int) -> Proposal | None:
-        """A proposal to take in who has caught up: with what is committed and with the beginning of this epoch.
+        """Propose to add replicas that hold all that is committed, and the beginning of this epoch.
 
         Where the high watermark stands still for want of replicas in sync, even a dead follower holds all below it. One
         that was left out comes in again when it fetches.
@@ -306,9 +306,9 @@ class InSyncReplicas:
     def maybe_shrink(
         self, end_offset: int, now: float, *, may_be_alone: Callable[[], bool] = lambda: True
     ) -> Proposal | None:
-        """A proposal to leave out who did not keep up for `lag_max_s`. Asked from time to time.
+        """Propose to remove replicas that did not keep up for `lag_max_s`. Called from time to time.
 
-        `may_be_alone` is asked before everybody else is left out; if not now, then later.
+        `may_be_alone` is asked before all others are removed; if it says no, a later call may do so.
         """
         self.now = now
         if self.proposed is not None:
@@ -318,7 +318,7 @@ class InSyncReplicas:
             if follower.end_offset >= end_offset:
                 follower.behind_since = None
             elif follower.behind_since is None:
-                # Where nothing was written for an hour, nobody has fallen behind in that hour.
+                # If nothing was written for an hour, no replica has fallen behind in that hour.
                 follower.behind_since = now
             elif now - max(follower.behind_since, follower.caught_up_at) > self.lag_max_s:
                 lagging.append(follower.id)
@@ -330,7 +330,7 @@ class InSyncReplicas:
         return self._propose(staying)
 
     def maybe_confirm(self) -> Proposal | None:
-        """A proposal of the set as it is: the controller made it so small by itself, and waits to hear that we know."""
+        """Propose the ISR unchanged: the controller made it so small by itself, and waits for our confirmation."""
         if self.proposed is not None or not self.eligible or self._told_epoch < self.partition_epoch:
             return None
         return self._propose(list(self.isr))
@@ -355,9 +355,9 @@ class InSyncReplicas:
         partition_epoch: int = -1,
         isr: Iterable[int] = (),
     ) -> bool:
-        """The controller's answer to `proposal`; whether to ask it again.
+        """Apply the controller's answer to `proposal`. Return whether to propose again.
 
-        The answer to another proposal than the one that is out is of the past, and nothing is learnt from it.
+        An answer to another proposal than the pending one is outdated and ignored.
         """
         if proposal is not self.proposed or self._is_awaiting_news:
             return False
@@ -367,7 +367,7 @@ class InSyncReplicas:
                 left_out = [each for each in dict.fromkeys((*self.eligible, *self.isr)) if each not in isr]
                 self._commit(isr, partition_epoch, left_out)
             elif leader_epoch == self.leader_epoch and partition_epoch == self.partition_epoch:
-                # The controller had nothing to change, so the log has told who is eligible, or is about to.
+                # The controller had nothing to change, so the log names the eligible replicas, or is about to.
                 self.proposed = None
                 self._arrange()
             else:

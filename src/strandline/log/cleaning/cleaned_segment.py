@@ -1,4 +1,4 @@
-"""A segment in the making: its files bear `.cleaned` behind their names until the log's owner swaps them in."""
+"""A segment in the making: its files bear `.cleaned` behind their names until they replace segments of the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 
 SYNC_BYTES: Final = 16 * 1024 * 1024
-"""A gigabyte that is synced at once holds up everybody else's writes for as long as that takes."""
+"""Bytes between two syncs: a gigabyte that is synced at once would hold up all other writes."""
 
 
 class CleanedSegment:
@@ -54,12 +54,12 @@ class CleanedSegment:
         return self._directory / (file_stem(self.base_offset) + suffix + CLEANED_SUFFIX)
 
     def add(self, batch: Buffer, base_offset: int, last_offset: int, max_timestamp_ms: int, records: int) -> None:
-        """Put one batch behind the others; `records` are data records."""
+        """Append one batch; `records` are data records."""
         self._parts.append(batch)
         self.note(base_offset, last_offset, max_timestamp_ms, len(batch), records)
 
     def add_run(self, run: Buffer) -> None:
-        """Put batches behind the others that `note` was or will be told of one by one."""
+        """Append batches; `note` is called for each of them, before or after."""
         self._parts.append(run)
 
     def note(self, base_offset: int, last_offset: int, max_timestamp_ms: int, size_bytes: int, records: int) -> None:

@@ -14,7 +14,7 @@ CLEANED_SUFFIX: Final = ".cleaned"
 
 
 class CannotClean(WorldError):
-    """This log cannot be cleaned now, for the reason said; it is as it was."""
+    """The log cannot be cleaned now, for the given reason; it has not changed."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -22,7 +22,7 @@ class CannotClean(WorldError):
 
 
 class CleaningStopped(WorldError):
-    """Whoever asked for the cleaning wants it no more; groups reported before stay good."""
+    """The broker cancelled the cleaning; groups that were reported before stay valid."""
 
 
 class SourceSegment(NamedTuple):

@@ -17,7 +17,7 @@ PAUSE_S_MIN: Final = 0.001
 
 
 class Pace:
-    """Asks whether to go on, and holds reading and writing to a rate: never faster, as no clock is asked."""
+    """The pace of a cleaning: it asks whether to go on, and holds reading and writing to a rate."""
 
     def __init__(self, bytes_per_s: float, *, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> None:
         self._bytes_per_s = bytes_per_s
@@ -26,7 +26,7 @@ class Pace:
         self._owed_s = 0.0
 
     def spend(self, size_bytes: int) -> None:
-        """So much was read or written. CleaningStopped if nobody wants the rest."""
+        """Count bytes that were read or written. Raises CleaningStopped if the broker cancelled the job."""
         if self._is_stopped():
             raise CleaningStopped("the cleaning was stopped")
         if self._bytes_per_s > 0:
@@ -49,7 +49,7 @@ class SegmentReader:
         self.position = 0
 
     def read(self) -> bytes:
-        """The next piece; empty at the end."""
+        """Return the next piece; empty at the end."""
         size = min(self._wanted_bytes, self._size_bytes - self.position)
         if size <= 0:
             return b""
@@ -76,7 +76,7 @@ class SegmentReader:
 
 
 def whole_batch(piece: memoryview, position: int) -> memoryview | None:
-    """The batch at `position`; None if the piece ends before it does."""
+    """Return the batch at `position`; None if the piece ends before it does."""
     if len(piece) - position < HEADER_SIZE:
         return None
     end = position + PREFIX.unpack_from(piece, position)[1] + PREFIX_SIZE

@@ -1,9 +1,8 @@
-"""A batch made anew from what stays of it: same offsets, codec, producer and sequence, so that nobody can tell but by
-what is missing.
+"""Rebuilding a batch from the records that stay: same offsets, codec, producer and sequence.
 
 The last offset delta stays as it was, even where its record went: a producer's last sequence is counted from it. The
 base timestamp stays too, unlike Kafka's, which moves it to the first record that is left: so the bytes of records are
-copied as they are. Only a delete horizon takes its place, and then every record's delta is written anew.
+copied as they are. Only a delete horizon takes its place, and then every record's delta is rewritten.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def rebuild_batch(
     max_timestamp_ms: int,
     delete_horizon_ms: int | None,
 ) -> tuple[bytearray, int]:
-    """The batch with the records at `runs` of `payload`, and its largest timestamp.
+    """Return the batch with the records at `runs` of `payload`, and its largest timestamp.
 
     A `delete_horizon_ms` is written into it; without one, the horizon that it has stays.
     """
@@ -70,7 +69,7 @@ def rebuild_batch(
 
 
 def empty_batch(header: BatchHeader) -> bytearray:
-    """The batch without any record: it holds the place of a producer's last sequence, or of the last offset."""
+    """Return the batch without any record: it keeps a producer's last sequence, or the last offset."""
     kept = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
     header = header._replace(attributes=header.attributes & kept, base_timestamp=NO_TIMESTAMP, record_count=0)
     return _seal(header, b"")

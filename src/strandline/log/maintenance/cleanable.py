@@ -1,4 +1,4 @@
-"""How much of a log a cleaner may take, and whether it is worth it: the policy of compaction, by facts in memory.
+"""How much of a log may be cleaned, and whether it is worth it: the policy of compaction, by facts in memory.
 
 A log that is compacted has a clean part, which the cleaner has been at, a dirty one, and one that it may not touch yet:
 from the active segment on, from the first transaction that is open, from what is not committed or not flushed, and from
@@ -51,7 +51,7 @@ class Cleanable(NamedTuple):
     unknown: tuple[Segment, ...]
     """Sealed segments whose times decide something, and only the disk knows them."""
     is_reset: bool
-    """Whether what was noted of the first dirty offset cannot be: the log was cut, or began anew."""
+    """Whether the noted first dirty offset is impossible: the log was truncated, or restarted."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -75,7 +75,7 @@ class Cleaned(NamedTuple):
 def cleanable(
     log: PartitionLog, noted: int | None, *, high_watermark: int, stable_offset: int, now_ms: int
 ) -> Cleanable:
-    """What may be cleaned of a log that was cleaned up to `noted` (None: never)."""
+    """Return what may be cleaned of a log that was cleaned up to `noted` (None: never)."""
     config, segments, bases = log.config, log.segments, log.base_offsets
     first_dirty = log.log_start_offset if noted is None else noted
     is_reset = not log.log_start_offset <= first_dirty <= log.log_end_offset

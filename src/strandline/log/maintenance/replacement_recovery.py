@@ -1,8 +1,8 @@
-"""What a crash left of a swap is made whole before a log is opened: either the old segments, or the new one.
+"""Completing or undoing a segment replacement that a crash interrupted, before the log is opened.
 
-As Kafka's log loader does it, so that each of us can open what the other left. `.cleaned` counts for nothing. A
-`.log.swap` is complete: the originals in its range go, and it gets its name. How far the names had come is told by its
-offset index, which is named first and loses its suffix first, while the log is named last:
+This follows Kafka's log loader, so that each of us can open what the other left. `.cleaned` counts for nothing. A
+`.log.swap` is complete: the originals in its range are removed, and it gets its name. How far the renames had come
+shows in its offset index, which is renamed first, while the log is renamed last:
 
     .log  .index  ...  .log.swap  .index.swap      old ones may be left under the plain names, and go
     .log.swap  .index                              the old ones are gone; what has a plain name is new
@@ -33,7 +33,7 @@ def in_order(suffixes: Sequence[str]) -> list[str]:
 
 
 def originals(names: Iterable[str], base_offset: int, replaced: Collection[int]) -> list[str]:
-    """The files of the segments at the bases `replaced`; without the snapshot at `base_offset`, as good as before."""
+    """Return the files of the segments at the bases `replaced`, but not the snapshot at `base_offset`, still valid."""
     found = []
     for name in names:
         stem, dot, suffix = name.partition(".")
@@ -49,7 +49,7 @@ def is_unfinished(names: Iterable[str]) -> bool:
 
 
 def finish_replacements(disk: Disk, directory: Path, names: Sequence[str]) -> int:
-    """Make the directory, which holds `names`, whole; up to where, at least, a cleaner had come before the crash."""
+    """Make the directory, which holds `names`, whole. Return up to where, at least, it was cleaned before the crash."""
     cleaned, swapped = _bases(names, CLEANED_SUFFIX), _bases(names, SWAP_SUFFIX)
     end_offset = max(cleaned, default=0)
     for base_offset in swapped:
@@ -77,10 +77,10 @@ def _is_whole(names: Collection[str], base_offset: int, cleaned: Sequence[int]) 
 
 
 def _finish(disk: Disk, directory: Path, names: Sequence[str], base_offset: int) -> int:
-    """Complete one; where its range ends, as far as its batches tell.
+    """Complete one replacement. Return where its range ends, as far as its batches show.
 
-    Where the cleaner left nothing at the end of the range, originals there that the crash spared stay: they hold what
-    is superseded by later records, and the next cleaning takes them.
+    If the cleaner left nothing at the end of the range, originals there that the crash spared stay. They hold only
+    superseded records, and the next cleaning removes them.
     """
     stem = file_stem(base_offset)
     end_offset = _end_of(disk, directory, stem, base_offset)
@@ -96,7 +96,7 @@ def _finish(disk: Disk, directory: Path, names: Sequence[str], base_offset: int)
 
 
 def _end_of(disk: Disk, directory: Path, stem: str, base_offset: int) -> int:
-    """The offset behind the last batch of a segment that was written and synced as a whole."""
+    """Return the offset behind the last batch of a segment that was written and synced as a whole."""
     path = directory / (stem + LOG_SUFFIX + SWAP_SUFFIX)
     index_path = directory / (stem + INDEX_SUFFIX + SWAP_SUFFIX)
     index = OffsetIndex.parse(disk.read_whole(index_path) if disk.exists(index_path) else b"")

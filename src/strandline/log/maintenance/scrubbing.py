@@ -1,9 +1,9 @@
 """Reading a log's files again, at a bounded rate, to find what changed on the disk: a job of the storage worker.
 
-Every batch of every segment that is named is checked (`soundness`), and every entry of the offset index along with it.
+Every batch of every named segment is checked (`batch_validation`), and every entry of the offset index along with it.
 Behind a fault the check goes on where the index names the next batch. Segments with gaps get a `.digest`, or are held
-against the one they have. Nothing else is written, and nothing is mended here: whoever asked looks at what was found
-once more, because the log may have been cut or cleaned meanwhile, and decides.
+against the one they have. Nothing else is written, and nothing is repaired here: the broker looks at each finding once
+more, because the log may have been truncated or cleaned meanwhile, and decides.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from strandline.log.segment.index import OffsetIndex
 
 PIECE_BYTES: Final = 1024 * 1024
 FINDINGS_MAX: Final = 100
-"""Places in one segment that are told of: more damage than that is one thing to mend all the same."""
+"""Findings that are reported for one segment: it is repaired as a whole, however many there are."""
 
 
 class ScrubbedSegment(NamedTuple):

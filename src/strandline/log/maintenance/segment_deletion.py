@@ -1,9 +1,9 @@
-"""Segments that were cut off the front of a log, until none of their files bears a segment's name any more.
+"""Segments that were trimmed off the front of a log, until their files are renamed.
 
-They are out of sight already. Their files are renamed oldest first, by a thread, after it is written down that the log
-starts behind them: a crash on the way leaves a log that begins earlier and is trimmed when it is opened, never one with
-a hole. Meanwhile the log may be deleted, and another made in its place, or begin anew with files of the same names:
-whoever does that calls `stop` or `rename_rest` first, and from then on the thread finds nothing left to do.
+Readers do not see them any more. After the new log start is written down, a thread renames their files, oldest first.
+So a crash on the way leaves a log that begins earlier and is trimmed when it is opened, never one with a hole.
+Meanwhile the log may be deleted and another made in its place, or restarted with files of the same names. Before that
+the loop calls `stop` or `rename_rest`, after which the thread finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class TrimmedSegments:
             self._segments += segments
 
     def rename_next(self) -> Segment | None:
-        """Rename the files of the oldest one, which the caller, or its loop, then releases; None if none is left.
+        """Rename the files of the oldest segment, and return it for the loop to release; None if none is left.
 
         If that fails it stays, and those behind it: the next attempt begins with it.
         """
@@ -41,12 +41,12 @@ class TrimmedSegments:
             return self._segments.pop(0)
 
     def rename_rest(self) -> None:
-        """Rename what is left here and now: files of the same names are about to be made."""
+        """Rename the rest now, because files of the same names are about to be made."""
         while (segment := self.rename_next()) is not None:
             segment.release()
 
     def stop(self) -> None:
-        """Leave the files as they are: the directory goes, or the next start trims it."""
+        """Leave the files as they are: the directory is removed, or the next start trims it."""
         with self._lock:
             segments, self._segments = self._segments, []
         for segment in segments:

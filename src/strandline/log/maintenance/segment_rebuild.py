@@ -1,11 +1,11 @@
-"""A segment made anew, batch by batch, to be put in the place of one that is damaged.
+"""A segment rebuilt batch by batch, to replace one that is damaged.
 
-What is sound of the old one is copied; what is not, is a `Hole` that somebody fills from elsewhere. So two copies that
-are damaged at different places make a whole one, and little is sent.
+Sound batches of the old one are copied. The others leave a `Hole`, which is filled from another replica. So two copies
+that are damaged at different places make a whole one, and little is sent.
 
-Like a cleaned one its files bear `.cleaned` behind their names until `swapping.replace_segments` takes them, and are
-complete and synced by then. What was aborted in it is copied from the file of the damaged one, which has no part in the
-damage: a follower is sent no such thing, and markers name only producers.
+Its files end in `.cleaned`, like those of a cleaned segment, until `segment_replacement.replace_segments` takes them,
+complete and synced. The index of aborted transactions is copied from the damaged segment, because its file is sound,
+followers do not get it from the leader, and markers name only producers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Hole(NamedTuple):
 
 
 class RebuiltSegment:
-    """What takes the place of `segment`, which ends before `end_offset`. All of it is for a thread."""
+    """The replacement of `segment`, which ends before `end_offset`. All methods run in a thread."""
 
     def __init__(self, segment: Segment, end_offset: int) -> None:
         self._damaged = segment
@@ -110,7 +110,7 @@ class RebuiltSegment:
         return Hole(start, self._next_offset) if start < self._next_offset else True
 
     def add(self, run: Buffer, headers: Sequence[HeaderFields]) -> None:
-        """Batches that come next, back to back in `run`."""
+        """Append the next batches, back to back in `run`."""
         for header in headers:
             base_offset, length, _, _, _, _, last_offset_delta, _, max_timestamp, *_ = header
             last_offset = base_offset + last_offset_delta
@@ -119,7 +119,7 @@ class RebuiltSegment:
         self._made.write()
 
     def finish(self) -> CleanedGroup:
-        """Everything is there, safe on disk."""
+        """Complete the files and sync them."""
         damaged, disk = self._damaged, self._damaged.disk
         group = self._made.finish()
         self._made.close()
@@ -138,7 +138,7 @@ class RebuiltSegment:
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Write the indexes of a sealed segment anew, from its batches. In a thread."""
+    """Rebuild the indexes of a sealed segment from its batches. Runs in a thread."""
     index, time_index = OffsetIndex(), TimeIndex()
     since, largest_ms, largest_at = 0, -1, segment.base_offset
     for header, position in segment.headers(0, may_block=True):

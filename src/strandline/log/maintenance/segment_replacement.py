@@ -1,21 +1,21 @@
-"""Segments of a live log give way to one that was cleaned, or fetched anew: crash-safe, and under the eyes of readers.
+"""Replacing segments of a live log by one that was cleaned or repaired: crash-safe, while readers use them.
 
-Whoever made the new segment left it complete and synced, under names that count for nothing (`.cleaned`). Then, with
-the names of Kafka, whose log loader knows them:
+The new segment is complete and synced, under names that count for nothing (`.cleaned`). Then, with the names that
+Kafka's log loader knows:
 
     thread   1  <base>.index.cleaned -> .swap, and so on, the .log last; the directory is synced
-    loop     2  the old segments are still what the new one was made of: it takes their place; who reads one goes on
+    loop     2  the old segments are still what the new one was made of: it takes their place; readers of one go on
     thread   3  the old files -> .deleted, snapshots of bases that are no more likewise
              4  .swap loses its suffix, the .log last; the directory is synced
-    loop     5  the old files are unlinked when nobody reads them, after a while
+    loop     5  the old files are unlinked when the last reader releases them, after a while
 
-Before the last rename of step 1 a crash leaves the old segments, from there on the new one (`swap_recovery`). The
+Before the last rename of step 1 a crash leaves the old segments, then the new one (`replacement_recovery`). The
 directory is synced in between, so no old file goes before the new one is sure to stay. From step 2 to 5 the new segment
 is read by its open file, whatever that is called by then.
 
-While a swap is under way it stands in `PartitionLog.swap`. Who cuts, closes or deletes the log asks it to settle first.
+While a replacement is under way it is `PartitionLog.swap`. Truncating, closing or deleting the log settles it first.
 A new segment may hold less than its range, so nothing of that range may be above the recovery point on disk: to a
-recovery a gap there is a loss. Who asks for a swap has written the recovery points down since the range was flushed.
+recovery a gap there is a loss. The caller has written the recovery points down since the range was flushed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Remove = Callable[[Callable[[], None]], object]
 
 
 class ReplacementRefused(WorldError):
-    """What was made is not swapped in: the segments it was made of are no longer those of the log. Nothing changed."""
+    """The replacement was not made, because its source segments are no longer those of the log. Nothing changed."""
 
 
 class Prepared(NamedTuple):
@@ -130,7 +130,7 @@ class SegmentReplacement:
         self._runtime.in_thread(self._prepare, self._on_prepared)
 
     def _why_not(self) -> str | None:
-        """Why the new segment cannot take its place; None if it can."""
+        """Return why the new segment cannot take its place; None if it can."""
         partition_log, cleaned = self._log, self._cleaned
         if partition_log.failure is not None:
             return str(partition_log.failure)
@@ -152,7 +152,7 @@ class SegmentReplacement:
         return None
 
     def _refuse(self, reason: str) -> None:
-        """Nothing was renamed, or all of it was taken back; what was made goes."""
+        """Remove the new files: nothing was renamed, or all of it was undone."""
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
@@ -197,7 +197,7 @@ class SegmentReplacement:
             raise
 
     def _discard(self) -> None:
-        """Take back step 1, the log first: an index alone is completed by nobody."""
+        """Undo step 1, the log first: recovery does not complete an index alone."""
         with self._lock:
             had_swap = self._disk.exists(self._path(LOG_SUFFIX, SWAP_SUFFIX))
             for suffix in self._cleaned.suffixes:
@@ -233,7 +233,7 @@ class SegmentReplacement:
             prepared.file.close()
 
     def _give_up(self, reason: BaseException) -> None:
-        """The disk refused step 1: take it back, and go on with the old segments."""
+        """Undo step 1, which the disk refused, and go on with the old segments."""
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
@@ -305,10 +305,10 @@ class SegmentReplacement:
         for each in let_go:
             each()
 
-    # Whoever changes the log meanwhile, on the loop
+    # Other changes of the log meanwhile, on the loop
 
     def settle(self) -> None:
-        """The log is about to be cut or closed: be done, or be as if it had never begun. Blocks, for some renames."""
+        """Finish, or undo everything, before the log is truncated or closed. Blocks for some renames."""
         if self._new is None:
             self._is_void = True
             self._discard()
@@ -319,7 +319,7 @@ class SegmentReplacement:
             self._end()
 
     def abandon(self) -> None:
-        """The directory is not ours any more: touch no name in it."""
+        """Stop without touching a file: the directory belongs to another log now."""
         with self._lock:
             self._is_void = True
         self._end()

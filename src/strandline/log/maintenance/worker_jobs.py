@@ -1,4 +1,4 @@
-"""What a worker can do with the files of logs, by name. Jobs and what they tell are plain JSON.
+"""What a worker can do with the files of logs, by name. Jobs and their reports are plain JSON.
 
 A job only reads sealed segments and writes files of names that count for nothing; the owner of the log decides what
 becomes of them. Recovery alone changes a log, which no broker has open then. A job may be killed at any moment.
@@ -37,7 +37,7 @@ def run(
     is_stopped: Callable[[], bool],
     sleep: Callable[[float], None],
 ) -> dict[str, Any]:
-    """Do a job of that kind to its end, and return what came of it; `report` is told what is done on the way."""
+    """Run a job of that kind, and return its result; `report` is called with each step that is done."""
     if kind == CLEAN:
         from strandline.log.cleaning.clean import clean
         from strandline.log.cleaning.job import CleaningJob

@@ -6,7 +6,7 @@ counts is walked over, header by header, once; they are written beside it then. 
 
 Aborted transactions are known by the `.txnindex` files. In a segment that they reach into, a second count without their
 records is made as far as it is wanted, and takes the place of the first when the segment is sealed and all in it is
-decided. Below the last stable offset nothing is decided anew, so it only ever grows.
+decided. Below the last stable offset decisions are final, so it only ever grows.
 
 The log may be cut, trimmed or cleaned meanwhile: `LogChanged` says that what was counted is of two logs.
 """
@@ -105,7 +105,7 @@ def count_between(log: PartitionLog, start_offset: int, end_offset: int, *, excl
 
 
 def _load_counts(log: PartitionLog, segments: Sequence[Segment]) -> Part[None]:
-    """Read the files of sealed segments that nobody asked about yet, all at once."""
+    """Read the files of sealed segments that are not in memory yet, all at once."""
     unknown = [segment for segment in segments if segment.counts is None and segment is not log.active]
     if not unknown:
         return
@@ -118,7 +118,7 @@ def _load_counts(log: PartitionLog, segments: Sequence[Segment]) -> Part[None]:
 
 
 class _Segment:
-    """One segment while somebody counts in it, and holds it."""
+    """One segment while it is retained and counted."""
 
     def __init__(self, log: PartitionLog, segment: Segment, end_offset: int) -> None:
         self.log = log
@@ -144,7 +144,7 @@ class _Segment:
         segment = self.segment
         if segment.counts is None:
             yield OPENS
-            # Whoever was in before may have counted just this one.
+            # The search before this one may have counted the same segment.
             if segment.counts is None:
                 yield from self._walk_all()
         counts = segment.counts
@@ -180,7 +180,7 @@ class _Segment:
         if not is_done or self._advance(builder, end_offset, aborted) is not None:
             yield OPENS
             builder = segment.delivered or CountsBuilder(segment.base_offset, excludes_aborted=True)
-            # Nobody else may go on with it until it is whole again.
+            # No other search may use it until it is whole again.
             segment.delivered = None
             cuts = self.log.cuts
             reached = builder.next_offset
@@ -193,7 +193,7 @@ class _Segment:
                 raise LogChanged(f"{segment} was cut")
             segment.delivered = builder
         if not self.is_active and builder.position >= segment.size_bytes:
-            # All of it is decided: nobody will ask for anything else.
+            # All of it is decided: no search will need anything else.
             segment.counts, segment.delivered = builder.counts, None
             yield partial(_write, segment, segment.path, builder.counts)
         return builder.counts

@@ -75,18 +75,18 @@ class OpenFiles:
                 segment.detach()
 
     def _close_unflushed(self) -> bool:
-        """Close any file that nobody holds. False if every one is held."""
+        """Close any file that is not retained. Return False if every one is."""
         clock = self._clock
         for _ in range(len(clock)):
             segment = clock[0]
             clock.rotate(-1)
             if segment.references == 0:
                 if segment.dirty:
-                    # An error of writeback is told once, to a descriptor that was open: never close an unflushed one.
+                    # The kernel reports a writeback error once, to an open descriptor: never close an unflushed one.
                     try:
                         segment.file().datasync()
                     except OSError as error:
-                        # It was told to us, and would be told to nobody else: the next flush must fail by it.
+                        # The kernel has reported it here and will not report it again: the next flush must fail by it.
                         segment.sync_error = error
                         continue
                 clock.pop()

@@ -1,11 +1,11 @@
-"""What of a segment's file was found sound since it was opened: nothing else of it is given to a reader.
+"""Verification of a segment's file before it is read: readers get only what was verified since it was opened.
 
-What this process wrote it need not read again. What it found on disk is checked piece by piece, each piece when
-somebody first wants it, by the thread that reads it from the disk anyway. `Segment.verified_from` is the place from
-which on nothing is in doubt; below it, `stretches` know more. A reader of recent records makes one comparison.
+What this process wrote it need not read again. What it found on disk is verified piece by piece, each when it is first
+read, by the thread that reads it from the disk anyway. Everything from `Segment.verified_from` on is verified; below it
+the `stretches` are. A reader of recent records makes one comparison.
 
-A stretch begins where the index names a batch, or at the beginning, so that offsets are held against something. Whoever
-asks for records in a stretch that is damaged gets `DamagedRecords`; what lies before and behind is served.
+A stretch begins where the index names a batch, or at the beginning, so that offsets can be compared with the index. A
+read in a damaged stretch raises `DamagedRecords`; what lies before and behind is served.
 
 Stretches are replaced as a whole, in one assignment: a thread may add one while the loop adds another, and the worst
 that comes of it is that one of them is checked again.
@@ -78,7 +78,7 @@ class Unverified:
 
 
 def distrust(segment: Segment, owner: PartitionLog) -> None:
-    """Nothing of what is in the file now is given to anybody before it was checked."""
+    """Have everything in the file verified before a reader gets it."""
     segment.unverified = Unverified(owner)
     segment.verified_from = segment.size_bytes
     # Who reads at the end would be led past the check by what memory knows of places there.
@@ -87,7 +87,7 @@ def distrust(segment: Segment, owner: PartitionLog) -> None:
 
 
 def trust(segment: Segment) -> None:
-    """All of the file was read, and its index built anew."""
+    """Count the whole file as verified: recovery has read it, and rebuilt its index."""
     segment.verified_from = 0
     segment.unverified = None
 
@@ -157,7 +157,7 @@ def check_at(segment: Segment, position: int) -> None:
     if checked.fault == LOOSE and not checked.size_bytes:
         start = _start_before(segment, unverified, position)
         if start is not None:
-            # A piece at a time; whoever asked asks again until it has come here.
+            # A piece at a time; the caller repeats the call until this position is reached.
             check_at(segment, start)
             return
     if checked.size_bytes:

@@ -11,14 +11,14 @@ headers of these few batches are looked at.
     byte  0  version             int16    1
           2  flags               int16    1: the records of aborted transactions do not count
           4  crc                 uint32   CRC-32C of everything from byte 8 on
-          8  size of the .log    int64    another size means that somebody else wrote the segment since
+          8  size of the .log    int64    another size means that another program wrote the segment since
          16  last count          uint32 position, uint32 relative offset, uint32 records
          28  end                 uint32   relative offset behind the last batch; 2^32-1 if the segment grew until then
          32  counts before       uint32   how many, n
          36  their positions     n uint32, then their relative offsets, n uint32, then their records, n uint32
 
-A file that a crash tore, or that is of another log, is noticed by its CRC or the size, and the segment is counted anew.
-What is not noticed: a segment that somebody else cut and filled again to the very same size.
+A file that a crash tore, or that is of another log, is detected by its CRC or the size, and the segment is counted
+again. What is not detected: a segment that another program cut and filled again to the very same size.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RecordCounts:
         return self._positions is not None
 
     def without_entries(self) -> RecordCounts:
-        """The same for whoever wants to know only about the end, in little memory."""
+        """Return the same counts for the end only, in little memory."""
         if self.last.position == 0:
             return self
         small = RecordCounts(self.base_offset, excludes_aborted=self.excludes_aborted)

@@ -1,7 +1,7 @@
 """The counts of a segment's records through its life: made with it, grown by what is not plain, written, found again.
 
 A segment that this process began knows its counts from the first batch on, and those of a plain one are nothing. They
-go into their file when the segment is sealed or closed. One that was found without a sound file has None until somebody
+go into their file when the segment is sealed or closed. One that was found without a sound file has None until a search
 asks: then `counting` walks over its headers.
 """
 
@@ -51,7 +51,7 @@ def resume_counts(segment: Segment, end_offset: int) -> None:
     if counts is None or not counts.has_entries:
         counts = load_counts(segment)
     if counts is None or counts.excludes_aborted or counts.end_offset not in (None, end_offset):
-        # Which transactions were aborted may be decided anew behind a cut.
+        # Behind a truncation, transactions may be decided differently.
         segment.counts = None
         return
     counts.end_offset = None
@@ -87,7 +87,7 @@ def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
         finally:
             file.close()
     except OSError as error:
-        # A full disk costs whoever asks next the time to count again, and nobody a roll or a clean stop.
+        # After a full disk the next count takes longer, but no roll or clean stop fails.
         log.info("%s: what was counted is not kept: %s", path, error)
 
 

@@ -1,6 +1,6 @@
 """From a time to an offset: the first record at or after it, exact inside a batch.
 
-A search is a generator, so that whoever drives it decides where its parts run. It yields
+A search is a generator, so that its driver decides where its parts run. It yields
 
     None            it has worked for a while: others may have their turn
     OPENS           from here to its end it holds an opened batch: let only one search do so at a time

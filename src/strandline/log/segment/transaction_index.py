@@ -8,7 +8,7 @@ reader's range is found by two searches: it begins with the first transaction th
 ends where the last stable offset has passed the range's end: nothing that is aborted later can reach back into it.
 
 Like the other indexes it lives in memory while its segment grows, and reaches the file when the segment is rolled or
-closed; after a crash it is built anew. A segment in which nothing was aborted has no file.
+closed; after a crash it is rebuilt. A segment in which nothing was aborted has no file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TransactionIndex:
     def parse(cls, data: bytes, *, base_offset: int) -> TransactionIndex:
         """The entries of a file; CorruptLog if they cannot be those of the segment at `base_offset`.
 
-        A reader who is not told of an aborted transaction takes its records for committed ones, so nothing is guessed.
+        A reader that misses an aborted transaction takes its records for committed ones, so nothing is guessed.
         """
         if len(data) % ENTRY_SIZE:
             raise CorruptLog(f"transaction index of {len(data)} bytes")
