@@ -10,7 +10,7 @@ _response_classes: dict[type[Message], type[Message]] = {}
 
 
 def response_class(request_class: type[Message]) -> type[Message]:
-    """The class of the answer to such a request."""
+    """Return the class of the answer to such a request."""
     found = _response_classes.get(request_class)
     if found is None:
         module = import_module(request_class.__module__.removesuffix("_request") + "_response")

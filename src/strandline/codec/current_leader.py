@@ -40,22 +40,22 @@ class NodeEndpoint(NamedTuple):
 
 
 def leader_section(tag: int, leader_id: int, leader_epoch: int) -> bytes:
-    """The tagged fields of a partition whose leader is another."""
+    """Return the tagged fields of a partition whose leader is another."""
     return _LEADER.pack(1, tag, 9, leader_id, leader_epoch, 0)
 
 
 def diverging_section(epoch: int, end_offset: int) -> bytes:
-    """The tagged fields of a partition in which a follower's log is not a part of its leader's."""
+    """Return the tagged fields of a partition in which a follower's log is not a part of its leader's."""
     return _DIVERGING.pack(1, FETCH_DIVERGING_TAG, 13, epoch, end_offset, 0)
 
 
 def horizon_section(tombstone_horizon: int) -> bytes:
-    """The tagged fields of a partition from which tombstones were removed that the follower has not fetched."""
+    """Return the tagged fields of a partition from which tombstones were removed that the follower has not fetched."""
     return _HORIZON_HEAD + _INT64.pack(tombstone_horizon)
 
 
 def endpoints_section(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """The tagged fields of an answer that names leaders."""
+    """Return the tagged fields of an answer that names leaders."""
     if not endpoints:
         return NO_TAGS
     parts = [uvarint(len(endpoints) + 1)]

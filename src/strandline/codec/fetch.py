@@ -206,7 +206,7 @@ def _read_partition(view: memoryview, at: int, version: int, topic: str | bytes)
 
 
 def _read_partition_tags(view: memoryview, at: int, version: int) -> tuple[int, int]:
-    """The high watermark that a follower knows, tag 1 from version 18 on."""
+    """Return the high watermark that a follower knows, tag 1 from version 18 on."""
     high_watermark = KNOWS_ALL
     count, at = read_uvarint(view, at)
     if count > TAGGED_FIELDS_MAX:
@@ -223,7 +223,7 @@ def _read_partition_tags(view: memoryview, at: int, version: int) -> tuple[int, 
 
 
 def _read_request_tags(view: memoryview, at: int) -> tuple[int, int]:
-    """The replica id and broker epoch of a follower, tag 1; consumers send no tags."""
+    """Return the replica id and broker epoch of a follower, tag 1; consumers send no tags."""
     replica_id = replica_epoch = -1
     count, at = read_uvarint(view, at)
     if count > TAGGED_FIELDS_MAX:
@@ -248,7 +248,7 @@ def encode_fetch_response(
     isolation_level: int = 0,
     endpoints: bytes = NO_TAGS,
 ) -> tuple[list[bytes | R], int]:
-    """The body as a list of byte strings and records to be sent in between, and its size.
+    """Return the body as a list of byte strings and records to be sent in between, and its size.
 
     `endpoints` is the section of tagged fields that names leaders; it is left out below version 16.
     """
@@ -372,7 +372,7 @@ def encode_follower_fetch(
 
 
 def parse_fetch_answer(view: memoryview, at: int, version: int) -> FetchAnswer:
-    """The answer to a follower's Fetch, version 17 or 18; records are views."""
+    """Return the answer to a follower's Fetch, version 17 or 18; records are views."""
     try:
         return _parse_answer(view, at)
     except (StructError, IndexError) as error:
@@ -411,7 +411,7 @@ def _parse_answer(view: memoryview, at: int) -> FetchAnswer:
 
 
 def _read_answer_tags(view: memoryview, at: int) -> tuple[tuple[int, int] | None, int, int]:
-    """Where the follower's log diverges, and the leader's tombstone horizon."""
+    """Return where the follower's log diverges, and the leader's tombstone horizon."""
     diverging, horizon = None, -1
     count, at = read_uvarint(view, at)
     if count > TAGGED_FIELDS_MAX:

@@ -83,7 +83,7 @@ def decode_metadata_record(value: Buffer) -> Message:
 
 
 def encode_coordinator_key(message: Message) -> bytes:
-    """The key of a coordinator's record: the record's id, then the body."""
+    """Return the key of a coordinator's record: the record's id, then the body."""
     out = bytearray(struct.pack(">h", message.API_KEY))
     encode_into(out, message, _KEY_VERSION)
     return bytes(out)

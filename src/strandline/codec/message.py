@@ -86,7 +86,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The body of `message` in `version`, without header or length."""
+    """Return the body of `message` in `version`, without header or length."""
     out = bytearray()
     encode_into(out, message, version)
     return bytes(out)
@@ -113,7 +113,7 @@ def encode_into(out: bytearray, message: Message, version: int) -> None:
 def decode(
     cls: type[MessageT], version: int, buffer: Buffer, position: int = 0, *, elements_max: int = ELEMENTS_MAX
 ) -> tuple[MessageT, int]:
-    """The message that begins at `position`, and the position behind it. Nothing in it refers to `buffer`."""
+    """Return the message that begins at `position`, and the position behind it. Nothing in it refers to `buffer`."""
     decoder = cls._decoders.get(version)
     if decoder is None:
         decoder = _compiled_decoder(cls, version)
@@ -131,7 +131,7 @@ def decode(
 def decode_exact(
     cls: type[MessageT], version: int, buffer: Buffer, position: int = 0, *, elements_max: int = ELEMENTS_MAX
 ) -> MessageT:
-    """The message that begins at `position` and ends with `buffer`."""
+    """Return the message that begins at `position` and ends with `buffer`."""
     message, end = decode(cls, version, buffer, position, elements_max=elements_max)
     if end != len(buffer):
         raise MalformedMessage(f"{cls.__name__} version {version}: {len(buffer) - end} bytes too many")

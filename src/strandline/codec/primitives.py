@@ -48,7 +48,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The unsigned varint at `position`, and the position behind it."""
+    """Return the unsigned varint at `position`, and the position behind it."""
     first = buffer[position]
     if first < 0x80:
         return first, position + 1
@@ -74,13 +74,13 @@ def read_uvarint_tail(first: int, buffer: Buffer, position: int) -> tuple[int, i
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed (zig-zag) varint of at most 32 bits at `position`, and the position behind it."""
+    """Return the signed (zig-zag) varint of at most 32 bits at `position`, and the position behind it."""
     value, position = read_uvarint(buffer, position)
     return (value >> 1) ^ -(value & 1), position
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The signed (zig-zag) varint of at most 64 bits at `position`, and the position behind it."""
+    """Return the signed (zig-zag) varint of at most 64 bits at `position`, and the position behind it."""
     value = 0
     for shift in range(0, 70, 7):
         byte = buffer[position]

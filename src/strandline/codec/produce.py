@@ -166,7 +166,7 @@ def _parse_known(view: memoryview, at: int, version: int) -> ProduceRequest | No
 
 
 def encode_produce_response(results: list[PartitionResult], version: int, *, endpoints: bytes = NO_TAGS) -> bytes:
-    """The body. Results of one topic stand together, as they did in the request.
+    """Return the body. Results of one topic stand together, as they did in the request.
 
     `endpoints` is the section of tagged fields that names leaders; it is left out below version 10.
     """
@@ -196,7 +196,7 @@ def encode_produce_response(results: list[PartitionResult], version: int, *, end
 
 @lru_cache(maxsize=TEMPLATES_MAX)
 def _around_one_result(topic: str | bytes, version: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the one result of an answer about one partition, which most answers are."""
+    """Return what stands before and behind the one result of an answer about one partition, which most answers are."""
     flexible = version >= FLEXIBLE_FROM
     return _count(1, flexible) + _topic_head(topic, 1, flexible), (b"\x00" if flexible else b"") + _tail(flexible)
 

@@ -44,7 +44,7 @@ def skip_tags(view: Buffer, at: int) -> int:
 
 
 def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
-    """A nullable string."""
+    """Return a nullable string."""
     if flexible:
         size = view[at]
         if size < 0x80:
@@ -69,7 +69,7 @@ def read_name(view: Buffer, at: int, flexible: bool) -> tuple[str | None, int]:
 
 
 def read_count(view: Buffer, at: int, flexible: bool, element_size_min: int) -> tuple[int, int]:
-    """The length of an array that is not nullable and whose elements take at least `element_size_min` bytes."""
+    """Return the length of an array that is not nullable and whose elements take at least `element_size_min` bytes."""
     if flexible:
         count = view[at]
         if count < 0x80:

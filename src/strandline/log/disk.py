@@ -91,7 +91,7 @@ class RealFile:
         return b"".join(parts)
 
     def read_at_nowait(self, position: int, size: int) -> bytes | None:
-        """What is there, if the page cache holds all of it; None if the disk would have to be asked."""
+        """Return what is there, if the page cache holds all of it; None if the disk would have to be asked."""
         if _RWF_NOWAIT is None:
             return self.read_at(position, size)
         buffer = bytearray(size)
@@ -180,7 +180,7 @@ class RealDisk:
         return path.stat().st_size
 
     def modified_ms(self, path: Path) -> int:
-        """When the file was last written to, by wall time."""
+        """Return when the file was last written to, by wall time."""
         return path.stat().st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
@@ -231,7 +231,7 @@ class RealDisk:
             os.close(fd)
 
     def space(self, path: Path) -> tuple[int, int]:
-        """Bytes of the file system that `path` is on, and how many of them we may still use."""
+        """Return bytes of the file system that `path` is on, and how many of them we may still use."""
         found = os.statvfs(path)
         return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 

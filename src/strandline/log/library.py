@@ -252,7 +252,7 @@ class Log:
         return self.read_nowait(offset)
 
     def read_nowait(self, offset: int) -> Record:
-        """The record at `offset`, for callers that have no await to spare; may wait for the disk."""
+        """Return the record at `offset`, for callers that have no await to spare; may wait for the disk."""
         self._check_open()
         log = self._log
         if not log.log_start_offset <= offset < self._end:
@@ -281,7 +281,7 @@ class Log:
         raise OffsetOutOfRange(f"there is no record at offset {offset} of {self.path} any more")
 
     async def scan(self, start: int | None = None, *, follow: bool = False) -> AsyncIterator[Record]:
-        """Records from `start` (default: the first) to the end; with `follow`, and on as they come."""
+        """Yield records from `start` (default: the first) to the end; with `follow`, and on as they come."""
         offset = self._log.log_start_offset if start is None else start
         while True:
             self._check_open()

@@ -118,7 +118,7 @@ class LogDirectory:
         self.disk.write_whole(self.path / META_PROPERTIES, text.encode(), sync=True)
 
     def space(self) -> tuple[int, int]:
-        """Bytes of the file system, and how many of them are left. Blocks on it."""
+        """Return bytes of the file system, and how many of them are left. Blocks on it."""
         return self.disk.space(self.path)
 
     # Logs

@@ -246,7 +246,7 @@ def _is_gap_behind(log: PartitionLog, at: int, recovery_point: int, cleaned_up_t
 
 
 def _is_blank(segment: Segment) -> bool:
-    """Whether the file is empty, or was given its size before a crash came and nothing but zeros is in it."""
+    """Return whether the file is empty, or was given its size before a crash came and nothing but zeros is in it."""
     file = segment.file()
     return not any(
         file.read_at(position, min(BLANK_CHUNK_BYTES, segment.size_bytes - position)).strip(b"\0")

@@ -203,7 +203,7 @@ class Partition:
 
     @property
     def records_in(self) -> int:
-        """Records that were appended since this process opened the log."""
+        """Return the number of records appended since this process opened the log."""
         return self.log.log_end_offset - self.opened_at_offset
 
     def __repr__(self) -> str:

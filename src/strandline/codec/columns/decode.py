@@ -131,7 +131,7 @@ def records_of(
 
 
 def _batch_end(view: memoryview, position: int) -> int | None:
-    """Where the batch at `position` ends, or none if the buffer ends first."""
+    """Return where the batch at `position` ends, or none if the buffer ends first."""
     if len(view) - position < PREFIX_SIZE:
         return None
     start = position + LENGTH_POSITION

@@ -21,7 +21,7 @@ _SMALL_VARINTS_MAX = 2048
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed number as Kafka's records hold it: zigzag, then seven bits per byte, the lowest first."""
+    """Return a signed number as Kafka's records hold it: zigzag, then seven bits per byte, the lowest first."""
     raw = value << 1 if value >= 0 else (-value << 1) - 1
     out = bytearray()
     while raw >= 0x80:

@@ -38,7 +38,7 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 def decoder_source(cls: type[Message], version: int) -> str:
-    """The text of that function, for curious readers and for debugging."""
+    """Return the text of that function, for curious readers and for debugging."""
     writer = _DecoderSource(cls, version)
     writer.function()
     return writer.text()
@@ -260,7 +260,7 @@ class _DecoderSource(Source):
     # Words for both.
 
     def default(self, field: Field) -> str:
-        """An expression for the value of a field that is not on the wire."""
+        """Return an expression for the value of a field that is not on the wire."""
         if field.default is None:
             return "None"
         if layout.is_array(field):

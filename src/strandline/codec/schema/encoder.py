@@ -30,7 +30,7 @@ def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 def encoder_source(cls: type[Message], version: int) -> str:
-    """The text of that function, for curious readers and for debugging."""
+    """Return the text of that function, for curious readers and for debugging."""
     writer = _EncoderSource(cls, version)
     writer.function()
     return writer.text()
@@ -238,7 +238,7 @@ class _EncoderSource(Source):
         self.line(f"{outer} += {aside}")
 
     def differs(self, field: Field, expression: str) -> str:
-        """An expression that is true if the value is not the default."""
+        """Return an expression that is true if the value is not the default."""
         if field.default is None:
             return f"{expression} is not None"
         if layout.is_array(field):

@@ -51,12 +51,12 @@ def is_compact(cls: type[Message], field: Field, version: int) -> bool:
 
 
 def plain_fields(cls: type[Message], version: int) -> list[Field]:
-    """The fields that stand in the body itself, in order."""
+    """Return the fields that stand in the body itself, in order."""
     return [field for field in cls.FIELDS if field.present(version) and field.tag is None]
 
 
 def tagged_fields(cls: type[Message], version: int) -> list[Field]:
-    """The fields of the tagged section at the end, in the order of their tags."""
+    """Return the fields of the tagged section at the end, in the order of their tags."""
     fields = [field for field in cls.FIELDS if field.present(version) and field.tag is not None]
     return sorted(fields, key=lambda field: field.tag or 0)
 
@@ -67,7 +67,7 @@ def struct_of(field: Field) -> type[Message]:
 
 
 def null_marker(field: Field) -> int:
-    """The byte that says that a nullable struct is null; 1 says that it follows.
+    """Return the byte that says that a nullable struct is null; 1 says that it follows.
 
     In the body Kafka writes -1. In a tagged field it writes 0, and its reader takes the byte for a varint there.
     """
@@ -75,13 +75,13 @@ def null_marker(field: Field) -> int:
 
 
 def size_bytes_min(cls: type[Message], version: int) -> int:
-    """The fewest bytes one struct can take: what a count is multiplied with before it is believed."""
+    """Return the fewest bytes one struct can take: what a count is multiplied with before it is believed."""
     size = sum(_field_bytes_min(cls, field, version) for field in plain_fields(cls, version))
     return size + 1 if is_flexible(cls, version) else size
 
 
 def element_bytes_min(cls: type[Message], field: Field, version: int) -> int:
-    """The same for one element of an array."""
+    """Return the same for one element of an array."""
     element = element_type(field)
     if element == "struct":
         return size_bytes_min(struct_of(field), version)
@@ -91,7 +91,7 @@ def element_bytes_min(cls: type[Message], field: Field, version: int) -> int:
 
 
 def element_weight(field: Field) -> int:
-    """How many objects one element is charged for: itself and each list and struct in it.
+    """Return how many objects one element is charged for: itself and each list and struct in it.
 
     Fields that the version does not carry count too, because their empty lists are made all the same.
     """

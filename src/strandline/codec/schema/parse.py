@@ -72,7 +72,7 @@ class SchemaFault(Exception):
 
 
 def load_schemas() -> dict[str, MessageSchema]:
-    """Every message of every text, by name."""
+    """Return every message of every text, by name."""
     schemas: dict[str, MessageSchema] = {}
     for text in TEXTS:
         for schema in parse(files("strandline.codec.schema").joinpath(f"{text}.txt").read_text()):

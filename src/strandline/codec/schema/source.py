@@ -34,12 +34,12 @@ class Source:
         self._depth -= 1
 
     def fresh(self, hint: str) -> str:
-        """A local name that is not used yet."""
+        """Return a local name that is not used yet."""
         self._names += 1
         return f"{hint}_{self._names}"
 
     def constant(self, value: Any, hint: str) -> str:
-        """The name under which the function finds `value`."""
+        """Return the name under which the function finds `value`."""
         for name, known in self.constants.items():
             # Two bound methods of one object are equal but never identical.
             if known is value or (callable(value) and known == value):
@@ -49,7 +49,7 @@ class Source:
         return name
 
     def struct_for(self, codes: str) -> struct.Struct:
-        """The big-endian struct for `codes`, made once."""
+        """Return the big-endian struct for `codes`, made once."""
         if codes not in self._structs:
             self._structs[codes] = struct.Struct(">" + codes)
         return self._structs[codes]

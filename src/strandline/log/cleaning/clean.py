@@ -27,7 +27,7 @@ def clean(
     is_stopped: Callable[[], bool],
     sleep: Callable[[float], None],
 ) -> CleaningResult:
-    """Do the job. Each group's `.cleaned` files are complete and safe on disk before `on_group` hears of it.
+    """Do the job. Each group's `.cleaned` files are complete and safe on disk before `on_group` is called.
 
     Raises CannotClean with a reason, CleaningStopped, or OSError as the disk gives it. Whatever ends it, the files of a
     group that was not reported are gone; the log's own files are never touched.

@@ -92,7 +92,7 @@ class CleanedSegment:
             self._synced_bytes = self._written_bytes
 
     def finish(self) -> CleanedGroup:
-        """All files complete, safe on disk, and under their names."""
+        """Complete and sync all files, and return the segment that they make."""
         self.write()
         assert self._position == self._written_bytes, "what was noted is what was written"
         self._file.datasync()

@@ -30,7 +30,7 @@ RUNS_AT_FIRST = 1024
 
 
 class GroupCopier:
-    """Goes through a log's segments once, from its first: transactions reach from one to the next."""
+    """A copy of a log's segments in one pass, from the first: transactions reach from one to the next."""
 
     def __init__(
         self,
@@ -156,7 +156,7 @@ class GroupCopier:
             self._put_sifted(header, payload, batch, target)
 
     def _put_sifted(self, header: BatchHeader, payload: Buffer, batch: memoryview, target: CleanedSegment) -> None:
-        """What the sieve left of a data batch, whose records lie at `runs` of `payload`."""
+        """Copy what the sieve left of a data batch, whose records lie at `runs` of `payload`."""
         sieve = self._sieve
         if sieve.kept == 0:
             self._put_empty(header, target)
@@ -210,7 +210,7 @@ class GroupCopier:
         return self._job.now_ms + self._job.delete_retention_ms
 
     def _put_empty(self, header: BatchHeader, target: CleanedSegment) -> None:
-        """Nothing of it stays, but its place may have to."""
+        """Copy a batch without its records if its place must stay."""
         if self._must_hold_place(header):
             made = empty_batch(header)
             assert len(made) == HEADER_SIZE, "a header alone"

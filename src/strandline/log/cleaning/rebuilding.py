@@ -86,7 +86,7 @@ def _seal(header: BatchHeader, body: bytes) -> bytearray:
 def _retimed(
     pieces: list[memoryview], *, base_timestamp: int, fixed_timestamp: int | None, new_base_timestamp: int
 ) -> Iterator[Buffer]:
-    """The records of `pieces` with their timestamps counted from another base."""
+    """Yield the records of `pieces` with their timestamps counted from another base."""
     for piece in pieces:
         position = 0
         while position < len(piece):
@@ -103,7 +103,7 @@ def _retimed(
 
 
 def _varint(source: memoryview, position: int) -> tuple[int, int]:
-    """A zigzag varint that the sieve has found sound: (value, position after it)."""
+    """Return a zigzag varint that the sieve has found sound: (value, position after it)."""
     raw = shift = 0
     while True:
         byte = source[position]

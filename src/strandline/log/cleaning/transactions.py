@@ -20,7 +20,7 @@ from strandline.log.segment.transaction_index import AbortedTransaction, Transac
 
 
 def aborted_transactions(job: CleaningJob, disk: Disk) -> list[AbortedTransaction]:
-    """All that have records in the job's segments, by their first offsets."""
+    """Return all that have records in the job's segments, by their first offsets."""
     found: list[AbortedTransaction] = []
     for segment in job.segments:
         path = job.directory / (file_stem(segment.base_offset) + TRANSACTION_INDEX_SUFFIX)
@@ -49,7 +49,7 @@ class PassedTransactions:
         """Producers of which a batch was met since their last marker."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of this data batch were aborted. It counts as met."""
+        """Return whether the records of this data batch were aborted. It counts as met."""
         if not header.is_transactional:
             return False
         self._met.add(header.producer_id)

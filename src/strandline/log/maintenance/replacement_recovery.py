@@ -28,7 +28,7 @@ SWAP_SUFFIX: Final = ".swap"
 
 
 def in_order(suffixes: Sequence[str]) -> list[str]:
-    """The order in which the files of a segment get their names: the index first, the log last."""
+    """Return the order in which the files of a segment get their names: the index first, the log last."""
     return sorted(suffixes, key=lambda suffix: (suffix == LOG_SUFFIX, suffix != INDEX_SUFFIX, suffix))
 
 

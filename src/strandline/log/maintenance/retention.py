@@ -71,7 +71,7 @@ def newest_ms(segment: Segment) -> int | None:
 
 
 def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Judgement:
-    """Which segments go now."""
+    """Return which segments are deleted now."""
     config = log.config
     if "delete" not in config.cleanup_policy:
         return KEEP
@@ -107,7 +107,7 @@ def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Judgement:
 
 
 def outlook(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Outlook:
-    """What becomes of the oldest segment."""
+    """Return what becomes of the oldest segment."""
     config, segment = log.config, log.segments[0]
     size_bytes, newest = log.size_bytes(), newest_ms(segment)
     is_active = len(log.segments) == 1
@@ -140,5 +140,5 @@ def outlook(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Outlook:
 
 
 def _end_of(log: PartitionLog, at: int) -> int:
-    """The first offset behind segment `at`."""
+    """Return the first offset behind segment `at`."""
     return log.base_offsets[at + 1] if at + 1 < len(log.segments) else log.log_end_offset

@@ -85,7 +85,7 @@ class RebuiltSegment:
         return True
 
     def _stretch(self) -> Stretch:
-        """What is known of the place where it stands; looked at now if nothing is."""
+        """Return what is known of the place where it stands; looked at now if nothing is."""
         segment = self._damaged
         while self._position < segment.verified_from:
             unverified = segment.unverified

@@ -73,7 +73,7 @@ class Worker:
 
 
 def describe(error: Exception) -> dict[str, Any]:
-    """An error as JSON: what kind, why, and the number if the disk gave one."""
+    """Return an error as JSON: what kind, why, and the number if the disk gave one."""
     number = error.errno if isinstance(error, OSError) else None
     reason = str(error) if str(error) else type(error).__name__
     return {"kind": type(error).__name__, "reason": reason, "errno": number}

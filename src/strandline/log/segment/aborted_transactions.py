@@ -33,7 +33,7 @@ def aborted_transactions(
 
 
 def aborted_in(log: PartitionLog, records: LogSlice, start_offset: int, *, may_block: bool) -> list[tuple[int, int]]:
-    """The same for records that a reader is sent who began at `start_offset`."""
+    """Return the same for records that a reader is sent who began at `start_offset`."""
     if not log.has_aborted:
         return []
     segment = records.segment
@@ -80,7 +80,7 @@ class AbortedRanges:
         return False
 
     def has(self, header: BatchHeader) -> bool:
-        """Whether the records of a batch were aborted."""
+        """Return whether the records of a batch were aborted."""
         if not header.attributes & TRANSACTIONAL or header.attributes & CONTROL:
             return False
         found = self._by_producer.get(header.producer_id)

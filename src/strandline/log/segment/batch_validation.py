@@ -1,4 +1,4 @@
-"""Whether batches that lie in a file are what was once written there: the check that scrubbing and first reads share.
+"""Validation of batches in a file: are they what was written there? Scrubbing and first reads share it.
 
 The CRC covers a batch from byte 21 on. What lies before it is held in place by its neighbours: a base offset follows
 the one before, and what comes behind follows it; a length decides which bytes the CRC is made of; the epoch is the one
@@ -31,8 +31,8 @@ ANY_OFFSET: Final = -1
 """What comes before is not known: the index must name the last offset of the first batch."""
 OFFSET_LIMIT: Final = 2**63 - 1
 LOOSE: Final = "the index has a later offset here"
-"""A fault only if what lies before does not tell another story: where several batches were written at once, Kafka's
-index names the last offset of all of them."""
+"""A fault only if the batches before do not explain it: where several batches were written at once, Kafka's index names
+the last offset of all of them."""
 
 
 class Checked(NamedTuple):
@@ -43,7 +43,7 @@ class Checked(NamedTuple):
     fault: str | None
     """What is wrong with the batch behind them, if it is known to be wrong."""
     wanted_bytes: int = 0
-    """How long a piece must be that begins behind them, to tell more."""
+    """How long a piece must be that begins behind them, for the check to go on."""
     has_gap: bool = False
 
 
@@ -99,7 +99,7 @@ def check_batches(
         if base_offset != next_offset and next_offset != ANY_OFFSET:
             if base_offset < next_offset:
                 return Checked(at, next_offset, f"base offset {base_offset} follows {next_offset - 1}", 0, has_gap)
-            # A gap, or an offset that changed: the batch behind tells, because it was not moved along.
+            # A gap, or an offset that changed: the batch behind decides, because it has not moved.
             if end + prefix <= size:
                 if int.from_bytes(view[end : end + 8], "big", signed=True) <= last_offset:
                     fault = f"base offset {base_offset} where {next_offset} is expected"

@@ -54,7 +54,7 @@ class LogChanged(WorldError):
 
 
 def is_plain(log: PartitionLog, start_offset: int, end_offset: int) -> bool:
-    """Whether every offset of the range is known to be a record that readers get, without looking anywhere."""
+    """Return whether every offset of the range is known to be a record that readers get, without looking anywhere."""
     if log.has_aborted:
         return False
     bases = log.base_offsets
@@ -212,14 +212,14 @@ class _Segment:
                     return
 
     def _refuse_closed(self) -> None:
-        """A log that was closed or deleted meanwhile has no files to go on with."""
+        """Raise the failure of a log that was closed or deleted meanwhile."""
         if self.log.failure is not None:
             raise self.log.refusal()
 
     def _advance(
         self, builder: CountsBuilder, end_offset: int | None, aborted: AbortedRanges | None
     ) -> _Stopped | None:
-        """A share of that; why there is more to do, or None if it is done."""
+        """Count a share. Return why there is more to do, or None if it is done."""
         segment, file = self.segment, self.segment.file()
         shown = last_bytes = 0
         while builder.position < segment.size_bytes:
@@ -341,6 +341,6 @@ class _Segment:
 def _write(segment: Segment, path: Path, counts: RecordCounts) -> None:
     """Keep what was counted for the next time."""
     if not path.stem.isdecimal():
-        # It is being swapped in, or out, and has no name of its own.
+        # It is being replaced, or replaces another, and has no name of its own.
         return
     write_counts(segment, counts, path)

@@ -40,7 +40,7 @@ class Digest:
         self.size_bytes = 0
 
     def add(self, batches: Buffer) -> None:
-        """Batches that come next, whole."""
+        """Add the next whole batches."""
         view = memoryview(batches)
         at = 0
         while at < len(view):
@@ -53,7 +53,7 @@ class Digest:
             at += size
 
     def block_at(self, position: int) -> tuple[int, int, int]:
-        """(where the block of `position` begins, where it ends, its checksum)."""
+        """Return (where the block of `position` begins, where it ends, its checksum)."""
         at = bisect_right(self.starts, position) - 1
         end = self.starts[at + 1] if at + 1 < len(self.starts) else self.size_bytes
         return self.starts[at], end, self.checksums[at]
@@ -82,7 +82,7 @@ class Digest:
 
 
 def checksum_of(batches: Buffer) -> int:
-    """Of one block, whose batches were found sound."""
+    """Return the checksum of one block, whose batches were found sound."""
     view = memoryview(batches)
     at = checksum = 0
     while at < len(view):

@@ -27,7 +27,7 @@ _SWAP = sys.byteorder == "little"
 
 
 def forget_unwritten(unwritten: bytearray, size_bytes: int) -> None:
-    """The last `size_bytes` of an index are forgotten; `unwritten` is the end of it that its file lacks."""
+    """Forget the last `size_bytes` of an index; `unwritten` is the end of it that its file lacks."""
     del unwritten[max(0, len(unwritten) - size_bytes) :]
 
 
@@ -61,13 +61,13 @@ class OffsetIndex:
         return index
 
     def is_plausible(self, *, size_bytes: int, index_interval_bytes: int) -> bool:
-        """Whether this can be the index of a log of that size; if not, it is rebuilt. Looks at the ends only."""
+        """Return whether this can be the index of a log of that size; if not, it is rebuilt. Looks at the ends only."""
         if not len(self.positions):
             return size_bytes <= 2 * index_interval_bytes
         return self.positions[-1] < size_bytes and self.relative_offsets[-1] >= self.relative_offsets[0]
 
     def is_ordered(self, size_bytes: int) -> bool:
-        """Whether every entry lies behind the one before it, in a log of that size. Looks at all of them."""
+        """Return whether every entry lies behind the one before it, in a log of that size. Looks at all of them."""
         if not len(self.positions):
             return True
         for entries in (self.relative_offsets, self.positions):
@@ -84,12 +84,12 @@ class OffsetIndex:
         self.unwritten += _OFFSET_ENTRY.pack(relative_offset, position)
 
     def position_before(self, relative_offset: int) -> int:
-        """The position of a batch that begins at or before the one with this offset."""
+        """Return the position of a batch that begins at or before the one with this offset."""
         at = bisect_right(self.relative_offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
     def boundary_before(self, position: int) -> int:
-        """The last known start of a batch at or before `position`; 0 if none is known."""
+        """Return the last known start of a batch at or before `position`; 0 if none is known."""
         at = bisect_right(self.positions, position)
         return self.positions[at - 1] if at else 0
 
@@ -109,7 +109,7 @@ class OffsetIndex:
 
     @property
     def written_bytes(self) -> int:
-        """How much of the file holds entries that are known here."""
+        """Return how much of the file holds entries that are known here."""
         return len(self) * OFFSET_ENTRY_SIZE - len(self.unwritten)
 
     def to_bytes(self) -> bytes:
@@ -151,13 +151,13 @@ class TimeIndex:
         self.unwritten += _TIME_ENTRY.pack(timestamp, relative_offset)
 
     def last(self) -> tuple[int, int]:
-        """The largest timestamp and its relative offset; (-1, 0) when empty."""
+        """Return the largest timestamp and its relative offset; (-1, 0) when empty."""
         if not len(self.timestamps):
             return -1, 0
         return self.timestamps[-1], self.relative_offsets[-1]
 
     def relative_offset_before(self, timestamp: int) -> int:
-        """An offset at or before the first record of that time or later."""
+        """Return an offset at or before the first record of that time or later."""
         # The entry says: up to this offset nothing is later than its timestamp. So the last entry *below* the wanted
         # time is a safe place to begin.
         low, high = 0, len(self.timestamps)
@@ -179,7 +179,7 @@ class TimeIndex:
 
     @property
     def written_bytes(self) -> int:
-        """How much of the file holds entries that are known here."""
+        """Return how much of the file holds entries that are known here."""
         return len(self) * TIME_ENTRY_SIZE - len(self.unwritten)
 
     def to_bytes(self) -> bytes:

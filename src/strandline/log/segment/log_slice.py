@@ -1,4 +1,4 @@
-"""A piece of a log on its way to a reader, and a piece of it on its way to the disk."""
+"""A piece of a log for a reader, and the files of a log that one flush syncs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FlushJob:
         self.segments = segments
         self.end_offset = end_offset
         self.cuts = 0
-        """How often the log had been cut when this began: all of that is on disk when it has ended."""
+        """How often the log was truncated before the flush began: these truncations are on disk when it ends."""
         self._disk = disk
         self._files: list[File] = [segment.file() for segment in segments]
         self._paths = paths
@@ -77,7 +77,7 @@ class FlushJob:
 def slice_size(
     segment: Segment, position: int, end: int, size_bytes_max: int, at_least_one: bool, may_block: bool
 ) -> int:
-    """How many bytes from `position`, ending between batches."""
+    """Return how many bytes to send from `position`, ending between batches."""
     if end - position <= size_bytes_max:
         return end - position
     boundary = segment.index.boundary_before(position + max(0, size_bytes_max))

@@ -45,7 +45,7 @@ class OpenFiles:
         return file
 
     def adopt(self, segment: Segment, file: File) -> None:
-        """The segment was given a file that is open already."""
+        """Count a segment whose file is open already."""
         assert not segment.is_open
         segment.attach(file)
         segment.touched = True
@@ -95,7 +95,7 @@ class OpenFiles:
         return False
 
     def forget(self, segment: Segment) -> None:
-        """The segment is closed or deleted."""
+        """Close the file of a segment that is closed or deleted."""
         if segment.is_open:
             self._clock.remove(segment)
             segment.detach()

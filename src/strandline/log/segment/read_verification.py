@@ -34,7 +34,7 @@ STRETCHES_MAX: Final = 64
 
 
 class ColdRead(Exception):
-    """What is wanted is not in the page cache, or was not checked; ask again after a thread has read it."""
+    """The bytes are not in the page cache, or not verified: repeat the call after a thread has read them."""
 
 
 class Stretch(NamedTuple):
@@ -56,7 +56,7 @@ class Unverified:
         self.stretches: tuple[Stretch, ...] = ()
 
     def digest_of(self, segment: Segment) -> Digest | None:
-        """What holds offsets in their places where there are gaps; most segments need none, and have none."""
+        """Return what holds offsets in their places where there are gaps; most segments need none, and have none."""
         if self._digest is None:
             path = segment.path.with_suffix(DIGEST_SUFFIX)
             content = segment.disk.read_whole(path) if segment.disk.exists(path) else b""
@@ -70,7 +70,7 @@ class Unverified:
         return None
 
     def sound_before(self, position: int) -> Stretch | None:
-        """The sound stretch that ends at `position`."""
+        """Return the sound stretch that ends at `position`."""
         for stretch in self.stretches:
             if stretch.end == position and stretch.fault is None:
                 return stretch
@@ -81,7 +81,7 @@ def distrust(segment: Segment, owner: PartitionLog) -> None:
     """Have everything in the file verified before a reader gets it."""
     segment.unverified = Unverified(owner)
     segment.verified_from = segment.size_bytes
-    # Who reads at the end would be led past the check by what memory knows of places there.
+    # The tail positions in memory would lead readers past the verification.
     segment.tail_offsets = []
     segment.tail_positions = []
 
@@ -106,13 +106,13 @@ def damaged(segment: Segment, stretch: Stretch) -> DamagedRecords:
 
 
 def sound_end(segment: Segment, position: int) -> Stretch:
-    """The stretch up to whose end a reader at `position`, which `locate` has found, may be served."""
+    """Return the stretch up to whose end a reader at `position`, which `locate` has found, may be served."""
     stretch = None if segment.unverified is None else segment.unverified.at(position)
     return stretch or Stretch(segment.verified_from, segment.size_bytes, OFFSET_LIMIT)
 
 
 def locate_checked(segment: Segment, offset: int, *, may_block: bool) -> int | None:
-    """The place of the first batch that reaches `offset`, in a segment of which not all is checked.
+    """Return the place of the first batch that reaches `offset`, in a segment of which not all is checked.
 
     No header is believed that was not checked: a wrong one would lead to another batch.
     """
@@ -170,7 +170,7 @@ def check_at(segment: Segment, position: int) -> None:
 
 
 def _place_before(segment: Segment, relative_offset: int) -> int:
-    """Where the index has a batch at or before the one with this offset.
+    """Return where the index has a batch at or before the one with this offset.
 
     An entry that does not lie between its neighbours is none. One that does, and names no batch, is found out when that
     place is checked.
@@ -222,7 +222,7 @@ def _check_block(segment: Segment, digest: Digest, position: int, owner: Partiti
 
 
 def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
-    """See to it that a reader at `offset` can be given about so many bytes. Blocks on the disk."""
+    """Verify about so many bytes from `offset` on, for a reader. Blocks on the disk."""
     position = segment.locate(offset, may_block=True)
     unverified = segment.unverified
     while position is not None and position < segment.verified_from and unverified is not None:
@@ -236,7 +236,7 @@ def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
 
 
 def check_tail(segment: Segment) -> DamagedRecords | None:
-    """Check what comes behind the last entry of the index; what is wrong with it.
+    """Check what comes behind the last entry of the index. Return what is wrong with it.
 
     An index in which the last entries are loose, as Kafka's may be, says nothing of the end: it is checked when it is
     read.
@@ -298,7 +298,7 @@ def _entries(segment: Segment, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def _damage_end(segment: Segment, position: int) -> int:
-    """Where the next batch begins that can be found without the damaged one."""
+    """Return where the next batch begins that can be found without the damaged one."""
     positions = segment.index.positions
     at = bisect_right(positions, position)
     return min(positions[at], segment.verified_from) if at < len(positions) else segment.verified_from

@@ -84,12 +84,12 @@ class RecordCounts:
 
     @property
     def is_plain(self) -> bool:
-        """Whether offsets are records all through the segment."""
+        """Return whether offsets are records all through the segment."""
         return self.last.position == 0 and self.end_offset is None
 
     @property
     def has_entries(self) -> bool:
-        """False if what lies before the last count was let go of, and must be read from the file again."""
+        """Return False if the counts before the last were dropped, and must be read from the file again."""
         return self._positions is not None
 
     def without_entries(self) -> RecordCounts:
@@ -155,7 +155,7 @@ class RecordCounts:
     # File
 
     def to_bytes(self, size_bytes: int) -> bytes:
-        """The file for a `.log` of that size."""
+        """Return the file for a `.log` of that size."""
         assert self._positions is not None
         last, base_offset = self.last, self.base_offset
         end = _OPEN_END if self.end_offset is None else self.end_offset - base_offset
@@ -166,7 +166,7 @@ class RecordCounts:
 
     @classmethod
     def parse(cls, data: bytes, *, base_offset: int, size_bytes: int) -> RecordCounts:
-        """The counts of a `.log` of that size; CorruptLog if the file is torn, or not of this log."""
+        """Return the counts of a `.log` of that size; CorruptLog if the file is torn, or not of this log."""
         if len(data) < _PREFIX.size + _BODY.size:
             raise CorruptLog(f"record counts of {len(data)} bytes")
         version, flags, crc = _PREFIX.unpack_from(data)
@@ -191,9 +191,9 @@ class RecordCounts:
 
 
 class CountsBuilder:
-    """Counts a segment from its beginning: give it every batch, in order, and take `counts`.
+    """A counter of a segment from its beginning: give it every batch, in order, and take `counts`.
 
-    The cleaner writes `counts.to_bytes(size of the .log)` to `<base>.counts` (with its own suffix until the swap). It
+    The cleaner writes `counts.to_bytes(size of the .log)` to `<base>.counts` (with its own suffix at first). It
     leaves no record of an aborted transaction behind, and says so: `CountsBuilder(base_offset, excludes_aborted=True)`.
     """
 
@@ -207,13 +207,13 @@ class CountsBuilder:
 
     @property
     def next_offset(self) -> int:
-        """The one behind the last batch."""
+        """Return the one behind the last batch."""
         end_offset = self.counts.end_offset
         assert end_offset is not None
         return end_offset
 
     def add(self, position: int, size_bytes: int, base_offset: int, last_offset: int, records: int) -> None:
-        """A batch that lies at `position`; `records` is 0 for a control batch."""
+        """Count a batch that lies at `position`; `records` is 0 for a control batch."""
         counts = self.counts
         if base_offset != counts.end_offset or records != last_offset - base_offset + 1:
             counts.note(position, size_bytes, self.next_offset, last_offset, records)
@@ -222,7 +222,7 @@ class CountsBuilder:
 
 
 def records_in(header: HeaderFields) -> int:
-    """The records of a batch that a reader is given: a control batch has none."""
+    """Return the records of a batch that a reader is given: a control batch has none."""
     return 0 if header[ATTRIBUTES] & CONTROL else header[RECORD_COUNT]
 
 

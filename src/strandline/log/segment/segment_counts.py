@@ -23,14 +23,14 @@ log = logging.getLogger("strandline.log")
 
 
 def count_marker(segment: Segment, offset: int, size_bytes: int) -> None:
-    """The batch that was appended last is a marker."""
+    """Count the marker that was appended last."""
     counts = _growing(segment)
     if counts is not None:
         counts.note(segment.size_bytes - size_bytes, size_bytes, offset, offset, 0)
 
 
 def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int, next_offset: int) -> None:
-    """Batches were appended that are not all plain; `next_offset` is where the log had ended."""
+    """Count batches that were appended and are not all plain; `next_offset` is where the log had ended."""
     counts = _growing(segment)
     if counts is None:
         return
@@ -45,7 +45,7 @@ def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int
 
 
 def resume_counts(segment: Segment, end_offset: int) -> None:
-    """The segment will grow from `end_offset` on, after a restart or a cut."""
+    """Prepare the counts of a segment that grows from `end_offset` on, after a restart or a truncation."""
     segment.delivered = None
     counts = segment.counts
     if counts is None or not counts.has_entries:
@@ -59,11 +59,11 @@ def resume_counts(segment: Segment, end_offset: int) -> None:
 
 
 def cut_counts(segment: Segment, position: int) -> None:
-    """The segment was cut at `position`: what is counted behind it is no more."""
+    """Drop the counts behind `position`, where the segment was truncated."""
     segment.delivered = None
     if segment.counts is not None and segment.counts.last.position > position:
         segment.counts = None
-    # Its size might come to be right again one day, and then it would be believed.
+    # If the segment grew to the old size again, the file would be taken for valid.
     segment.disk.remove(segment.path.with_suffix(COUNTS_SUFFIX))
 
 
@@ -77,7 +77,7 @@ def save_counts(segment: Segment) -> None:
 
 
 def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
-    """Keep counts for the next time. `path` is that of the `.log`: in a thread, who knows what it is called by now."""
+    """Keep counts for the next time. `path` is that of the `.log`: the segment's own may change during a thread."""
     data = counts.to_bytes(segment.size_bytes)
     try:
         file = segment.disk.open(path.with_suffix(COUNTS_SUFFIX), create=True)
@@ -92,7 +92,7 @@ def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
 
 
 def load_counts(segment: Segment) -> RecordCounts | None:
-    """The counts as the file has them; None if there is no sound one of this segment. Waits for the disk."""
+    """Return the counts as the file has them; None if there is no sound one of this segment. Waits for the disk."""
     named = segment.path
     path = named.with_suffix(COUNTS_SUFFIX)
     try:
@@ -104,19 +104,19 @@ def load_counts(segment: Segment) -> RecordCounts | None:
         # It can be made again from the log itself.
         log.info("%s is not used: %s", path, error)
         return None
-    # A thread reads here while the loop may swap: the name is then another segment's.
+    # In a thread, while the loop may replace the segment: then the name is another segment's.
     return counts if segment.path is named else None
 
 
 def count_hole(segment: Segment, end_offset: int, next_offset: int) -> None:
-    """The log goes on at `next_offset`, and the segment's last batch ends before that."""
+    """Count the hole between the segment's last batch and `next_offset`, where the log goes on."""
     counts = _growing(segment) if end_offset < next_offset else None
     if counts is not None:
         counts.note(segment.size_bytes, 0, end_offset, next_offset - 1, 0)
 
 
 def _growing(segment: Segment) -> RecordCounts | None:
-    """The counts of a segment that grows; None, from here on, if their entries were let go of with its file."""
+    """Return the counts of a segment that grows; None, from here on, if their entries were dropped with its file."""
     if segment.counts is not None and not segment.counts.has_entries:
         segment.counts = None
     return segment.counts

@@ -49,7 +49,7 @@ def _last_entry_ms(disk: Disk, segment: Segment) -> int:
 
 
 def _newest_of_batches_ms(disk: Disk, segment: Segment) -> tuple[int, bool]:
-    """The newest time among the first batches, and whether these are all."""
+    """Return the newest time among the first batches, and whether these are all."""
     newest, position = -1, 0
     file = disk.open(segment.path)
     try:

@@ -54,7 +54,7 @@ Search: TypeAlias = Part[FoundTime | None]
 
 
 def search_time(segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, limit_offset: int) -> Search:
-    """The first record from `start_offset` on, below `limit_offset`, that is not older than `timestamp_ms`."""
+    """Return the first record from `start_offset` on, below `limit_offset`, that is not older than `timestamp_ms`."""
     for segment in segments:
         if segment.base_offset >= limit_offset:
             return None
@@ -102,7 +102,7 @@ def search_latest_time(
 
 
 def _current(segment: Segment) -> Segment:
-    """What stands in its place by now: the log may be cleaned while it is searched."""
+    """Return what stands in its place by now: the log may be cleaned while it is searched."""
     while segment.deleted and segment.replacement is not None:
         segment = segment.replacement
     return segment
@@ -195,7 +195,7 @@ def _first_in_batch(
 ) -> Search:
     batch = yield from read_part(segment, position, header.size_bytes)
     # A batch that cannot be opened, or is a bomb, is answered with its beginning: the reader who starts there misses
-    # nothing, and one producer's nonsense does not take the look-up away from everybody.
+    # nothing, and one producer's broken batch does not disable the look-up for others.
     beginning = FoundTime(max(header.base_offset, start_offset), header.max_timestamp, header.leader_epoch)
     if header.record_count > OPENED_RECORDS_MAX:
         return beginning
@@ -224,7 +224,7 @@ def opened(batch: bytes, header: BatchHeader) -> Part[Buffer]:
         try:
             return payload_of(batch, size_bytes_max=ON_LOOP_BYTES_MAX)[1]
         except BatchTooLarge:
-            # Small only as it lies there.
+            # Small compressed, too large decompressed.
             pass
     yield OPENS
     _, payload = yield partial(payload_of, batch, size_bytes_max=OPENED_BYTES_MAX)

@@ -47,7 +47,7 @@ class TransactionIndex:
 
     @classmethod
     def parse(cls, data: bytes, *, base_offset: int) -> TransactionIndex:
-        """The entries of a file; CorruptLog if they cannot be those of the segment at `base_offset`.
+        """Return the entries of a file; CorruptLog if they cannot be those of the segment at `base_offset`.
 
         A reader that misses an aborted transaction takes its records for committed ones, so nothing is guessed.
         """
@@ -82,7 +82,7 @@ class TransactionIndex:
 
     @property
     def written_bytes(self) -> int:
-        """How much of the file holds entries that are known here."""
+        """Return how much of the file holds entries that are known here."""
         return len(self) * ENTRY_SIZE - len(self.unwritten)
 
     def collect(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
