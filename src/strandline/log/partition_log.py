@@ -38,7 +38,7 @@ from strandline.log.segment.record_counts import RecordCounts
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_counts import save_counts
 from strandline.log.segment.slice_lookup import find_slice
-from strandline.log.snapshots import Snapshots
+from strandline.log.snapshots import ProducerSnapshots
 from strandline.log.unsynced import Unsynced
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class PartitionLog:
         self.disk = disk
         self.open_files = open_files
         self.observer = observer
-        self.snapshots = Snapshots(directory, disk, observer)
+        self.snapshots = ProducerSnapshots(directory, disk, observer)
         self.leader_epochs = LeaderEpochs()
         self.flushed_offset = 0
         self.appended_ms = 0

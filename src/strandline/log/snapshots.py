@@ -14,7 +14,7 @@ from strandline.log.observer import BatchObserver
 from strandline.log.segment.file_names import SNAPSHOT_SUFFIX, file_stem
 
 
-class Snapshots:
+class ProducerSnapshots:
     def __init__(self, directory: Path, disk: Disk, observer: BatchObserver | None) -> None:
         self._directory = directory
         self._disk = disk

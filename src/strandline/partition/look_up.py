@@ -29,7 +29,7 @@ def at_hand(search: Part[T]) -> T | None:
 
 
 class LookUp(Generic[T]):
-    """One search under way. It calls its callback once: during `go_on` if nothing blocks, else later."""
+    """One search under way. It calls its callback once: during `resume` if nothing blocks, else later."""
 
     __slots__ = ("_callback", "_is_inside", "_pause_s", "_runtime", "_search", "_serial_gate")
 
@@ -50,7 +50,7 @@ class LookUp(Generic[T]):
         self._callback = callback
         self._is_inside = False
 
-    def go_on(self, result: Any = None, error: BaseException | None = None) -> None:
+    def resume(self, result: Any = None, error: BaseException | None = None) -> None:
         try:
             step = self._search.send(result) if error is None else self._search.throw(error)
         except StopIteration as end:
@@ -59,16 +59,16 @@ class LookUp(Generic[T]):
             self._finish(None, fault)
         else:
             if step is None and self._pause_s:
-                self._runtime.call_later(self._pause_s, self.go_on)
+                self._runtime.call_later(self._pause_s, self.resume)
             elif step is None:
-                self._runtime.call_soon(self.go_on)
+                self._runtime.call_soon(self.resume)
             elif step is not OPENS:
-                self._runtime.in_thread(step, self.go_on)
+                self._runtime.in_thread(step, self.resume)
             elif self._is_inside:
-                self.go_on()
+                self.resume()
             else:
                 self._is_inside = True
-                self._serial_gate.enter(self.go_on)
+                self._serial_gate.enter(self.resume)
 
     def _finish(self, found: T | None, error: BaseException | None) -> None:
         if self._is_inside:
@@ -89,7 +89,7 @@ def look_up_time(
         raise log.refusal()
     start_offset = log.log_start_offset
     search = search_time(list(log.segments), timestamp_ms, start_offset=start_offset, limit_offset=limit_offset)
-    LookUp(search, runtime, serial_gate, callback).go_on()
+    LookUp(search, runtime, serial_gate, callback).resume()
 
 
 def look_up_latest_time(
@@ -104,4 +104,4 @@ def look_up_latest_time(
         limit_offset=limit_offset,
         end_offset=log.log_end_offset,
     )
-    LookUp(search, runtime, serial_gate, callback).go_on()
+    LookUp(search, runtime, serial_gate, callback).resume()

@@ -61,7 +61,7 @@ class FollowerRequest(NamedTuple):
     forgotten: list[Key]
 
 
-class Follower:
+class FollowerFetches:
     def __init__(self) -> None:
         self._followed: dict[Key, _Followed] = {}
         self._news: dict[Key, None] = {}

@@ -11,7 +11,7 @@ from tests.unit.log.engine import NOON_MS, append, batch_of, open_log
 
 from strandline.config.topic_config import TopicConfig
 from strandline.log.disk import RealDisk
-from strandline.log.maintenance.retention import KEEP, Judgement, judge, newest_ms, outlook
+from strandline.log.maintenance.retention import KEEP, RetentionDecision, judge, newest_ms, outlook
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.segment import Segment
@@ -95,7 +95,7 @@ def test_what_goes_is_what_kafka_deletes(
     expected = by_kafka(log, high_watermark, now_ms)
     found = judge(log, high_watermark=high_watermark, now_ms=now_ms)
     if expected == len(log.segments):
-        assert found == Judgement(expected - 1, log.base_offsets[-1], rolls=True), "the last one follows"
+        assert found == RetentionDecision(expected - 1, log.base_offsets[-1], rolls=True), "the last one follows"
     else:
         assert (found.leaves, found.rolls, found.waits_for_flush) == (expected, False, False)
         assert found.start_offset == log.base_offsets[expected]
@@ -125,10 +125,10 @@ def test_to_the_millisecond() -> None:
 def test_what_is_not_known_to_be_on_disk_waits() -> None:
     old = NOON_MS - 2 * HOUR_MS
     log = a_log([(100, old)] * 3 + [(100, NOON_MS)], flushed=19, retention_ms=HOUR_MS)
-    assert judge(log, high_watermark=40, now_ms=NOON_MS) == Judgement(1, 10, waits_for_flush=True)
+    assert judge(log, high_watermark=40, now_ms=NOON_MS) == RetentionDecision(1, 10, waits_for_flush=True)
     assert not outlook(log, high_watermark=40, now_ms=NOON_MS).is_held
     log.flushed_offset = 9
-    assert judge(log, high_watermark=40, now_ms=NOON_MS) == Judgement(0, 0, waits_for_flush=True)
+    assert judge(log, high_watermark=40, now_ms=NOON_MS) == RetentionDecision(0, 0, waits_for_flush=True)
     assert outlook(log, high_watermark=40, now_ms=NOON_MS).is_held
 
 
@@ -138,7 +138,7 @@ def test_what_only_files_know_is_asked_for_and_stays_until_then() -> None:
     found = judge(log, high_watermark=30, now_ms=NOON_MS)
     assert (found.leaves, found.unknown) == (1, log.segments[1])
     log.segments[1].newest_read = 100, old
-    assert judge(log, high_watermark=30, now_ms=NOON_MS) == Judgement(2, 20)
+    assert judge(log, high_watermark=30, now_ms=NOON_MS) == RetentionDecision(2, 20)
     log.segments[1].newest_read = 99, old
     assert judge(log, high_watermark=30, now_ms=NOON_MS).unknown is log.segments[1], "it has grown since"
     log = a_log([(100, None), (100, None)], retention_ms=-1)

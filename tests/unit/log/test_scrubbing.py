@@ -14,7 +14,7 @@ from tests.unit.log.test_read_verification import CONFIG, END, a_log, flip, gap
 from strandline.codec.record_batch import parse_header
 from strandline.errors import CorruptLog, DamagedRecords
 from strandline.log.leader_epochs import FILE_NAME, LeaderEpochs
-from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params, scrub
+from strandline.log.maintenance.scrubbing import ScrubbedSegment, ScrubFinding, job_params, scrub
 from strandline.log.segment.digest import DIGEST_SUFFIX, Digest
 from strandline.log.truncation import truncate_to
 from strandline.partition.producers import Producers
@@ -22,7 +22,7 @@ from strandline.partition.producers import Producers
 SEED = 20_261_117
 
 
-def scrubbed(directory: Path, end_offset: int, *, stop: bool = False) -> list[Finding]:
+def scrubbed(directory: Path, end_offset: int, *, stop: bool = False) -> list[ScrubFinding]:
     """What a scrub of all files there finds."""
     files = sorted(directory.glob("*.log"))
     bases = [int(path.stem) for path in files]
@@ -41,7 +41,7 @@ def scrubbed(directory: Path, end_offset: int, *, stop: bool = False) -> list[Fi
         sleep=slept.append,
     )
     assert result["is_stopped"] is stop
-    findings = [Finding(*each) for each in result["findings"]]
+    findings = [ScrubFinding(*each) for each in result["findings"]]
     if not stop:
         assert [report["base_offset"] for report in reports] == bases
         assert result["bytes_read"] == sum(segment.size_bytes for segment in segments)

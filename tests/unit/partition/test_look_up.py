@@ -29,7 +29,7 @@ class Asked:
 
     def __init__(self, search: Search, runtime: ManualRuntime, serial_gate: SerialGate) -> None:
         self.heard: list[tuple[FoundTime | None, BaseException | None]] = []
-        LookUp(search, runtime, serial_gate, lambda *answer: self.heard.append(answer)).go_on()
+        LookUp(search, runtime, serial_gate, lambda *answer: self.heard.append(answer)).resume()
 
 
 def last_record(log: PartitionLog) -> Search:

@@ -17,7 +17,7 @@ from strandline.codec.fetch import FetchAnswer, FetchedPartition
 from strandline.errors import ErrorCode
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.replication.divergence import truncation_offset
-from strandline.replication.follower import Follower, FollowerRequest, Position
+from strandline.replication.follower import FollowerFetches, FollowerRequest, Position
 from strandline.replication.in_sync import InSyncReplicas, Proposal
 
 TOPIC = b"t" * 16
@@ -50,7 +50,7 @@ class Replica:
         self.news: deque[Partition] = deque()
         self.known = Partition(leader=-1, leader_epoch=-1, partition_epoch=-1, isr=(), eligible=(), in_sync_min=1)
         self.in_sync: InSyncReplicas | None = None
-        self.follower = Follower()
+        self.follower = FollowerFetches()
         self.sessions: dict[int, tuple[int, Position] | None] = {}
         """As a leader: the turn of each follower's session, and where it stands."""
 
@@ -90,7 +90,7 @@ class Replica:
         elif begins:
             self.in_sync = None
             if not is_same_leader:
-                self.follower = Follower()
+                self.follower = FollowerFetches()
             self.follower.follow(KEY, self.position(), size_bytes_max=100)
 
     # Leading
@@ -169,7 +169,7 @@ class Replica:
         last_epoch = self.log[-1][0] if self.log else -1
         return Position(self.known.leader_epoch, len(self.log), last_epoch, 0, self.high_watermark)
 
-    def take(self, follower: Follower, answer: FetchAnswer | None) -> None:
+    def take(self, follower: FollowerFetches, answer: FetchAnswer | None) -> None:
         if follower is not self.follower or self.in_sync is not None:
             return
         if answer is None:

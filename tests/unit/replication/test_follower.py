@@ -7,7 +7,7 @@ import pytest
 from strandline.codec.fetch import FetchAnswer, FetchedPartition
 from strandline.errors import ErrorCode
 from strandline.replication import follower as module
-from strandline.replication.follower import Follower, FollowerRequest, Key, Position
+from strandline.replication.follower import FollowerFetches, FollowerRequest, Key, Position
 
 TOPIC = b"t" * 16
 
@@ -33,8 +33,8 @@ def asked(request: FollowerRequest | None) -> dict[int, int]:
     return {each.partition: each.fetch_offset for each in request.partitions}
 
 
-def following(*indexes: int) -> Follower:
-    follower = Follower()
+def following(*indexes: int) -> FollowerFetches:
+    follower = FollowerFetches()
     for index in indexes:
         follower.follow(key(index), at(0), size_bytes_max=1000)
     return follower
@@ -133,7 +133,7 @@ def test_a_session_begins_anew(what: str) -> None:
 
 
 def test_nothing_to_follow_nothing_to_ask() -> None:
-    follower = Follower()
+    follower = FollowerFetches()
     assert follower.next_request() is None
     follower.follow(key(0), at(0), size_bytes_max=10)
     follower.hold(key(0))

@@ -72,5 +72,5 @@ class LagCounting:
             on_done(found, error)
 
         look_up: LookUp[Any] = LookUp(search, self._runtime, self._serial_gate, on_found, pause_s=PAUSE_S)
-        look_up.go_on()
+        look_up.resume()
         return True

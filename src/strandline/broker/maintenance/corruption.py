@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.maintenance.repairs import OnEnded, SegmentRepair, retained
 from strandline.errors import StrandlineError
-from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params
+from strandline.log.maintenance.scrubbing import ScrubbedSegment, ScrubFinding, job_params
 from strandline.log.maintenance.segment_rebuild import rebuild_indexes
 from strandline.log.maintenance.worker_jobs import SCRUB
 from strandline.log.segment.read_verification import check_at, damage_of, distrust
@@ -97,7 +97,7 @@ class Corruption:
         self._environment = storage.environment
         self._runtime = storage.environment.runtime
         self._known: dict[Segment, Damage] = {}
-        self._suspected: deque[tuple[Partition, Finding]] = deque()
+        self._suspected: deque[tuple[Partition, ScrubFinding]] = deque()
         self._is_looking = False
         self._waiting: list[tuple[Partition, Callable[[], object]]] = []
         self._repair: SegmentRepair | None = None
@@ -150,7 +150,7 @@ class Corruption:
         )
         self._work_soon(0.0)
 
-    def suspect(self, partition: Partition, finding: Finding) -> None:
+    def suspect(self, partition: Partition, finding: ScrubFinding) -> None:
         """A scrub found something: it is read again by a thread before it counts."""
         self._suspected.append((partition, finding))
         self._maybe_look()
@@ -180,7 +180,7 @@ class Corruption:
             )
 
     def _on_looked(
-        self, partition: Partition, segment: Segment, finding: Finding, _: None, error: BaseException | None
+        self, partition: Partition, segment: Segment, finding: ScrubFinding, _: None, error: BaseException | None
     ) -> None:
         self._is_looking = False
         segment.release()
@@ -320,7 +320,7 @@ class Corruption:
         self._storage.workers.get().run(SCRUB, params, lambda _: None, on_done)
 
 
-def _look_again(segment: Segment, finding: Finding) -> None:
+def _look_again(segment: Segment, finding: ScrubFinding) -> None:
     """Check the place once more; what comes of it stands in the segment. In a thread."""
     if finding.is_index:
         rebuild_indexes(segment)

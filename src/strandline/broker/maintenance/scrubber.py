@@ -27,7 +27,7 @@ from strandline.broker.maintenance.storage_worker import Job, JobFailed
 from strandline.errors import CorruptLog, DamagedRecords
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
-from strandline.log.maintenance.scrubbing import Finding, ScrubbedSegment, job_params
+from strandline.log.maintenance.scrubbing import ScrubbedSegment, ScrubFinding, job_params
 from strandline.log.maintenance.worker_jobs import SCRUB
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
@@ -190,7 +190,7 @@ class Scrubber:
         scrub.bytes_read += report["bytes_read"]
         self.bytes_read += report["bytes_read"]
         for found in report["findings"]:
-            self.corruption.suspect(scrub.partition, Finding(*found))
+            self.corruption.suspect(scrub.partition, ScrubFinding(*found))
 
     def _on_done(self, result: dict[str, Any] | None, error: JobFailed | None) -> None:
         scrub = self._current

@@ -35,7 +35,7 @@ from strandline.partition.following import (
 )
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import follow_start
-from strandline.replication.follower import SESSION_ERRORS, Follower, Key, Position
+from strandline.replication.follower import SESSION_ERRORS, FollowerFetches, Key, Position
 from strandline.runtime.runtime import Runtime
 
 FETCH_API_KEY: Final = 1
@@ -90,7 +90,7 @@ class LeaderFetcher:
         self._runtime = owner.runtime
         self._leader_id = leader_id
         self.partitions: dict[Key, Partition] = {}
-        self._follower = Follower()
+        self._follower = FollowerFetches()
         self._channel: Channel | None = None
         self._failures: dict[Key, int] = {}
         self._left: deque[tuple[Key, FetchedPartition]] = deque()

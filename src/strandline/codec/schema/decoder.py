@@ -21,7 +21,7 @@ from strandline.codec.primitives import (
     uuid_of,
 )
 from strandline.codec.schema import layout
-from strandline.codec.schema.source import Source
+from strandline.codec.schema.source import SourceText
 from strandline.errors import MalformedMessage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def decoder_source(cls: type[Message], version: int) -> str:
     return writer.text()
 
 
-class _DecoderSource(Source):
+class _DecoderSource(SourceText):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__()
         self.cls = cls

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from strandline.codec.primitives import ARRAY_FORMATS_CACHED_MAX, ZERO_UUID, integers_pack, write_uvarint
 from strandline.codec.schema import layout
-from strandline.codec.schema.source import Source
+from strandline.codec.schema.source import SourceText
 from strandline.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def encoder_source(cls: type[Message], version: int) -> str:
     return writer.text()
 
 
-class _EncoderSource(Source):
+class _EncoderSource(SourceText):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__()
         self.cls = cls

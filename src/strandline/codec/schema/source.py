@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Source:
+class SourceText:
     """Collects indented lines and the constants they name, and compiles them.
 
     All names are made here: no name comes from a peer, and field names come from our own schema texts.

@@ -19,7 +19,7 @@ from strandline.log.segment.segment import Segment
 Because = Literal["time", "size"]
 
 
-class Judgement(NamedTuple):
+class RetentionDecision(NamedTuple):
     """What is to be done with a log now."""
 
     leaves: int = 0
@@ -34,7 +34,7 @@ class Judgement(NamedTuple):
     """More may go: a thread is to find out the newest time of this one."""
 
 
-KEEP = Judgement()
+KEEP = RetentionDecision()
 
 
 class Outlook(NamedTuple):
@@ -70,7 +70,7 @@ def newest_ms(segment: Segment) -> int | None:
     return read[1] if read is not None and read[0] == segment.size_bytes else None
 
 
-def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Judgement:
+def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> RetentionDecision:
     """Return which segments are deleted now."""
     config = log.config
     if "delete" not in config.cleanup_policy:
@@ -98,12 +98,12 @@ def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Judgement:
         if count == last:
             # It goes when what follows it is on disk: see above. Those before it go now: a full disk has no room for
             # another segment until they have.
-            return Judgement(count, log.base_offsets[count], rolls=True)
+            return RetentionDecision(count, log.base_offsets[count], rolls=True)
         if _end_of(log, count) > log.flushed_offset:
             waits = True
             break
         count += 1
-    return Judgement(count, log.base_offsets[count], waits_for_flush=waits, unknown=unknown)
+    return RetentionDecision(count, log.base_offsets[count], waits_for_flush=waits, unknown=unknown)
 
 
 def outlook(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Outlook:

@@ -34,7 +34,7 @@ class ScrubbedSegment(NamedTuple):
     """What grows gets no digest: it would be of another file soon."""
 
 
-class Finding(NamedTuple):
+class ScrubFinding(NamedTuple):
     base_offset: int
     """Of the segment."""
     position: int
@@ -68,7 +68,7 @@ def scrub(
     epochs = LeaderEpochs()
     for epoch, start_offset in params["epochs"]:
         epochs.note(epoch, start_offset)
-    findings: list[Finding] = []
+    findings: list[ScrubFinding] = []
     total = 0
     for fields in params["segments"]:
         if is_stopped():
@@ -102,7 +102,7 @@ class _SegmentScrub:
         self._sleep = sleep
         self.bytes_read = 0
 
-    def findings(self, is_stopped: Callable[[], bool]) -> list[Finding]:
+    def findings(self, is_stopped: Callable[[], bool]) -> list[ScrubFinding]:
         segment = self._segment
         try:
             file = self._disk.open(self._stem.with_suffix(LOG_SUFFIX))
@@ -111,9 +111,11 @@ class _SegmentScrub:
         try:
             content = self._read(INDEX_SUFFIX)
             index = OffsetIndex.parse(content)
-            found: list[Finding] = []
+            found: list[ScrubFinding] = []
             if not index.is_ordered(max(segment.size_bytes, file.size())):
-                found.append(Finding(segment.base_offset, 0, segment.base_offset, "the index is out of order", True))
+                found.append(
+                    ScrubFinding(segment.base_offset, 0, segment.base_offset, "the index is out of order", True)
+                )
                 index = OffsetIndex()
             for finding in self._walk(file, index, is_stopped):
                 found.append(finding)
@@ -130,7 +132,7 @@ class _SegmentScrub:
         except FileNotFoundError:
             return b""
 
-    def _walk(self, file: File, index: OffsetIndex, is_stopped: Callable[[], bool]) -> Iterator[Finding]:
+    def _walk(self, file: File, index: OffsetIndex, is_stopped: Callable[[], bool]) -> Iterator[ScrubFinding]:
         segment = self._segment
         known = Digest.parse(self._read(DIGEST_SUFFIX), size_bytes=segment.size_bytes)
         made = Digest()
@@ -160,7 +162,7 @@ class _SegmentScrub:
             wanted = max(PIECE_BYTES, 0 if checked.size_bytes else checked.wanted_bytes)
             if checked.fault is not None and checked.fault != LOOSE:
                 is_damaged = True
-                yield Finding(segment.base_offset, position, max(next_offset, segment.base_offset), checked.fault)
+                yield ScrubFinding(segment.base_offset, position, max(next_offset, segment.base_offset), checked.fault)
             if checked.fault is not None:
                 # On from the next batch that can be found without this one.
                 at = bisect_right(index.positions, position)
@@ -169,7 +171,7 @@ class _SegmentScrub:
         if not is_damaged and position >= segment.size_bytes:
             yield from self._compare(known, made, has_gap)
 
-    def _compare(self, known: Digest | None, made: Digest, has_gap: bool) -> Iterator[Finding]:
+    def _compare(self, known: Digest | None, made: Digest, has_gap: bool) -> Iterator[ScrubFinding]:
         """Hold what the CRCs leave out against what was noted of it; or note it, if it needs to be."""
         if known is None:
             if has_gap and self._segment.is_sealed:
@@ -178,7 +180,7 @@ class _SegmentScrub:
         for start in known.starts:
             if known.block_at(start) != made.block_at(start):
                 fault = "what no CRC covers is not what it was"
-                yield Finding(self._segment.base_offset, start, self._segment.base_offset, fault)
+                yield ScrubFinding(self._segment.base_offset, start, self._segment.base_offset, fault)
 
     def _spend(self, size_bytes: int) -> None:
         if self._bytes_per_s > 0:
