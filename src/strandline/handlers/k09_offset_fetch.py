@@ -48,7 +48,7 @@ TOPIC_ID_FROM_VERSION = 10
 def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | None:
     groups = request.groups if context.api_version >= GROUPS_FROM_VERSION else [single_group(request)]
     pending = PendingRequest(context.reply, refusal=lambda code: OffsetFetchResponse(error_code=code))
-    gathering = Gathering(context, pending, groups, require_stable=request.require_stable)
+    gathering = OffsetFetchGathering(context, pending, groups, require_stable=request.require_stable)
     gradually(context.node.runtime, gathering.ask_all(groups), lambda _: gathering.maybe_finish())
     response: OffsetFetchResponse | None = pending.collect()
     return response
@@ -64,7 +64,7 @@ def single_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     )
 
 
-class Gathering:
+class OffsetFetchGathering:
     """Groups of one request may live in different shards; the answer leaves when the last of them has spoken."""
 
     def __init__(
@@ -115,7 +115,7 @@ class GroupPart:
 
     def __init__(
         self,
-        gathering: Gathering,
+        gathering: OffsetFetchGathering,
         index: int,
         group: OffsetFetchRequestGroup,
         refused: list[OffsetFetchResponseTopics],

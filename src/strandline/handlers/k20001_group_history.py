@@ -20,7 +20,7 @@ from strandline.codec.messages.group_history_response import (
     GroupRebalance,
 )
 from strandline.coordinators.groups.history.assignment_diff import MemberRef, Partitions, assignment_diff
-from strandline.coordinators.groups.history.group_history import AssignmentChange, Note, Rebalance
+from strandline.coordinators.groups.history.group_history import AssignmentChange, Rebalance, RebalanceNote
 from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
@@ -77,7 +77,7 @@ def rebalance_of(rebalance: Rebalance) -> GroupRebalance:
     )
 
 
-def note_of(note: Note) -> GroupNote:
+def note_of(note: RebalanceNote) -> GroupNote:
     who = note.who or NO_MEMBER
     return GroupNote(
         at_ms=note.at_ms,

@@ -15,7 +15,7 @@ from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.quorum.raft.voters import ReplicaKey
 
 
-class Snapshots(Protocol):
+class SnapshotSource(Protocol):
     ids: list[SnapshotId]
 
     def read_part(self, snapshot_id: SnapshotId, position: int, size_bytes_max: int) -> tuple[int, bytes]:
@@ -38,7 +38,7 @@ class QuorumMember(Protocol):
     def settings(self) -> Limits: ...
 
     @property
-    def snapshots(self) -> Snapshots: ...
+    def snapshots(self) -> SnapshotSource: ...
 
     def on_request(self, request: Message) -> Message:
         """Vote, BeginQuorumEpoch or EndQuorumEpoch; what must be on disk is, when this returns."""

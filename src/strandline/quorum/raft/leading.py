@@ -8,7 +8,7 @@ from strandline.errors import ErrorCode
 from strandline.quorum.raft.epochs import begin_epoch, end_epoch
 from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch, check_position
 from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
-from strandline.quorum.raft.roles import Leader, Progress, Resigned
+from strandline.quorum.raft.roles import Leader, ReplicaProgress, Resigned
 from strandline.quorum.raft.state import RaftState
 from strandline.quorum.raft.voters import ReplicaKey
 
@@ -78,7 +78,7 @@ def _note(state: RaftState, role: Leader, key: ReplicaKey, end_offset: int | Non
     if state.voters.holds(key):
         progress = role.voters[key.node_id]
     else:
-        progress = role.observers.pop(key, Progress(key))
+        progress = role.observers.pop(key, ReplicaProgress(key))
         role.observers[key] = progress  # The last to have fetched stands last.
         if len(role.observers) > OBSERVERS_MAX:
             del role.observers[next(iter(role.observers))]

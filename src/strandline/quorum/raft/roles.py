@@ -88,7 +88,7 @@ class Candidate:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaProgress:
     """What the leader knows of one other replica. `end_offset` is -1 until its first fetch of this epoch."""
 
     key: ReplicaKey
@@ -116,8 +116,8 @@ class Leader:
 
     since: float
     start_offset: int
-    voters: dict[int, Progress]
-    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
+    voters: dict[int, ReplicaProgress]
+    observers: dict[ReplicaKey, ReplicaProgress] = field(default_factory=dict)
     is_announced: bool = False
     check_at: float = NEVER
     begin_at: float = NEVER

@@ -27,8 +27,8 @@ from strandline.quorum.raft.roles import (
     Fetching,
     Follower,
     Leader,
-    Progress,
     Prospective,
+    ReplicaProgress,
     Resigned,
     Role,
     Unattached,
@@ -135,7 +135,9 @@ class RaftState:
         role = self.role
         if isinstance(role, Leader):
             others = voters.others(self.node_id)
-            role.voters = {voter.node_id: role.voters.get(voter.node_id) or Progress(voter.key) for voter in others}
+            role.voters = {
+                voter.node_id: role.voters.get(voter.node_id) or ReplicaProgress(voter.key) for voter in others
+            }
             role.check_at = min(role.check_at, role.since + self.timing.check_quorum_s) if others else NEVER
             role.begin_at = role.since if others else NEVER
 
@@ -169,7 +171,7 @@ class RaftState:
             ],
         )
         offset = self.log.append_leader_change(message, self.epoch)
-        role = Leader(now, offset, {voter.node_id: Progress(voter.key) for voter in others})
+        role = Leader(now, offset, {voter.node_id: ReplicaProgress(voter.key) for voter in others})
         if others:
             role.check_at = now + self.timing.check_quorum_s
             role.begin_at = now

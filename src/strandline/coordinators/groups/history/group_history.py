@@ -73,7 +73,7 @@ BEGINNINGS = frozenset({Happening.JOINED, Happening.RETURNED})
 ENDINGS = frozenset({Happening.LEFT, Happening.REMOVED, Happening.TIMED_OUT, Happening.LATE})
 
 
-class Note(NamedTuple):
+class RebalanceNote(NamedTuple):
     at_ms: int
     what: Happening
     who: MemberRef | None
@@ -101,7 +101,7 @@ class Rebalance:
     epoch: int = -1
     """The generation or group epoch that came out of it; -1 if it did not end while we looked."""
     members: int = 0
-    notes: list[Note] = field(default_factory=list)
+    notes: list[RebalanceNote] = field(default_factory=list)
     notes_left_out: int = 0
     changes: tuple[AssignmentChange, ...] = ()
     changes_left_out: int = 0
@@ -109,7 +109,7 @@ class Rebalance:
     before: dict[str, MemberAssignment] | None = None
     """What members owned when it began; None once it has ended."""
 
-    def add(self, note: Note) -> None:
+    def add(self, note: RebalanceNote) -> None:
         if len(self.notes) >= NOTES_MAX:
             self.notes_left_out += 1
         else:
@@ -147,13 +147,13 @@ class GroupHistory:
         *,
         reason: str = "",
         opens: bool = True,
-    ) -> Note:
+    ) -> RebalanceNote:
         """Note what happens, before the group changes, so that the old assignments are still there."""
         observed = self._groups.get(group.group_id)
         if observed is None:
             observed = self._groups[group.group_id] = _Observed()
         flaps = 0 if who is None else _flaps(observed.flapping, group, what, who, now_ms)
-        note = Note(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
+        note = RebalanceNote(now_ms, what, who, reason[:REASON_CHARACTERS_MAX], flaps)
         if observed.open is not None:
             observed.open.add(note)
         elif opens:
@@ -163,7 +163,7 @@ class GroupHistory:
             self._note_alone(observed, group, note)
         return note
 
-    def _note_alone(self, observed: _Observed, group: Group, note: Note) -> None:
+    def _note_alone(self, observed: _Observed, group: Group, note: RebalanceNote) -> None:
         """Gather notes that move nothing in one entry: a process that is fenced for ever must not push out the rest."""
         alone = observed.past.pop() if observed.past and not observed.past[-1].is_rebalance else None
         if alone is None:

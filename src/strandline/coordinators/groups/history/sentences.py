@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.coordinators.groups.events import Tell
 from strandline.coordinators.groups.history.assignment_diff import MemberRef
-from strandline.coordinators.groups.history.group_history import Happening, Note, Rebalance
+from strandline.coordinators.groups.history.group_history import Happening, Rebalance, RebalanceNote
 
 NOTES_LOGGED_MAX = 10
 """Of one rebalance, in its sentence; `group history` has them all."""
@@ -28,7 +28,7 @@ TOLD_AT_ONCE = frozenset({Happening.TIMED_OUT, Happening.LATE, Happening.FENCED,
 """Happenings that are logged at once, while the rebalance is still in progress."""
 
 
-def note_words(note: Note) -> str:
+def note_words(note: RebalanceNote) -> str:
     words = VERBS[note.what] if note.who is None else f"{short_name(note.who)} {VERBS[note.what]}"
     if note.reason:
         words += f" ({note.reason})"
@@ -42,7 +42,7 @@ def short_name(who: MemberRef) -> str:
     return who.instance_id or who.client_id or who.member_id
 
 
-def note_line(group_id: str, note: Note) -> Tell | None:
+def note_line(group_id: str, note: RebalanceNote) -> Tell | None:
     """The line of the log, if the happening deserves one before its rebalance has ended."""
     if note.who is None or (note.what not in TOLD_AT_ONCE and not note.flaps):
         return None
