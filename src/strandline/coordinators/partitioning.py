@@ -13,7 +13,7 @@ CONSUMER_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 
 HASHES_CACHED_MAX = 8_192
-"""Ids whose number is remembered. Every request asks for it, and each character costs."""
+"""Ids whose hash is cached, because every request needs it and each character costs."""
 
 
 @lru_cache(HASHES_CACHED_MAX)
@@ -27,14 +27,14 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_of_transactional_id(transactional_id: str, *, partition_count: int) -> int:
-    """That of the sink, if it is one of a sink: one append decides all of a sink's transactions."""
+    """Return the partition of the id; ids of a sink share one, so that one append decides all of its transactions."""
     if transactional_id.startswith(SINK_PREFIX):
         transactional_id = transactional_id.partition(SINK_END)[0]
     return partition_of_key(transactional_id, partition_count=partition_count)
 
 
 def partition_of_key(key: str, *, partition_count: int) -> int:
-    """The partition that owns a group id, or a transactional id of no sink."""
+    """Return the partition that owns a group id, or a transactional id of no sink."""
     # Kafka clears the sign bit instead of taking the absolute value, since abs(-2**31) is still negative in Java.
     return (java_string_hash(key) & 0x7FFFFFFF) % partition_count
 

@@ -197,7 +197,7 @@ def _append_verified(
 
 
 def _why_not(node: BrokerServices, topic: str | bytes, index: int, partition: Partition | None) -> int:
-    """Why nothing is appended: there are no records, or the partition is not led here."""
+    """Return why nothing is appended: there are no records, or this node does not lead the partition."""
     if partition is not None and partition.is_leader:
         return ErrorCode.INVALID_RECORD
     return why_absent(node, topic, index)

@@ -122,7 +122,7 @@ class _LookUp:
             answer.leader_epoch = found.leader_epoch
 
     def _end_offset(self, partition: Partition) -> int:
-        """What is not committed does not exist for a client: an election could still take it back."""
+        """Return the end offset for a client: uncommitted records are hidden, because an election could remove them."""
         return partition.last_stable_offset if self._read_committed else partition.high_watermark
 
     def _check_available(self, partition: Partition) -> None:

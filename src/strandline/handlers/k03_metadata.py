@@ -104,7 +104,7 @@ class _Answer:
         return encode(message, self._version)
 
     def topic(self, topic: Topic) -> bytes:
-        """The topic's part, from its cache if neither it nor the brokers changed."""
+        """Return the encoded topic, from its cache if neither it nor the brokers changed."""
         kept = topic.answers.get(self._key)
         if kept is not None and kept[0] == self._image.brokers_version:
             encoded: bytes = kept[1]
@@ -144,7 +144,7 @@ class _Answer:
 
 
 def partition_state(image: ClusterImage, partition: PartitionImage) -> tuple[int, list[int]]:
-    """The leader, or -1 if it is not there, and the replicas that are not."""
+    """Return the leader, or -1 if it is offline, and the offline replicas."""
     offline = [broker_id for broker_id in partition.replicas if not _is_alive(image, broker_id)]
     leader_is_there = partition.leader >= 0 and partition.leader not in offline
     return partition.leader if leader_is_there else -1, offline

@@ -82,7 +82,7 @@ def commit_in_parts(context: RequestContext, request: OffsetCommitRequest, pendi
 
 
 def parts_of(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
-    """The same commit, of `PARTITIONS_PER_PART_MAX` partitions at a time."""
+    """Yield the same commit in parts of `PARTITIONS_PER_PART_MAX` partitions."""
 
     def part(topics: list[OffsetCommitRequestTopic]) -> OffsetCommitRequest:
         return OffsetCommitRequest(
@@ -111,7 +111,7 @@ def parts_of(request: OffsetCommitRequest) -> Iterator[OffsetCommitRequest]:
 
 
 def one_answer(answers: list[OffsetCommitResponse]) -> OffsetCommitResponse:
-    """The answers to all parts, in their order, with one entry per topic."""
+    """Join the responses to all parts, in their order, with one entry per topic."""
     topics: dict[tuple[str, UUID], OffsetCommitResponseTopic] = {}
     for answer in answers:
         for topic in answer.topics:
@@ -124,7 +124,7 @@ def one_answer(answers: list[OffsetCommitResponse]) -> OffsetCommitResponse:
 def resolve(
     context: RequestContext, topic: OffsetCommitRequestTopic, refused: list[OffsetCommitResponseTopic]
 ) -> OffsetCommitRequestTopic | None:
-    """The part of `topic` that exists, with name and id filled in; the rest is put into `refused`."""
+    """Return the part of `topic` that exists, with name and id filled in; put the rest into `refused`."""
     by_id = context.api_version >= TOPIC_ID_FROM_VERSION
     image = context.node.image
     found = image.topic_by_id(topic.topic_id) if by_id else image.topic_by_name(topic.name)
@@ -154,7 +154,7 @@ def refuse(
 
 
 def merge(refused: list[OffsetCommitResponseTopic], response: OffsetCommitResponse) -> OffsetCommitResponse:
-    """One entry per topic: what the coordinator said of the known partitions, and the refusal of the others."""
+    """Join the outcomes of the known partitions and the refused ones, with one entry per topic."""
     answered = {(topic.name, topic.topic_id): topic for topic in response.topics}
     for topic in refused:
         same = answered.get((topic.name, topic.topic_id))

@@ -167,7 +167,7 @@ def resolve(context: RequestContext, group: OffsetFetchRequestGroup) -> list[Off
 
 
 def is_current(context: RequestContext, topic: OffsetFetchResponseTopics) -> bool:
-    """Whether an offset that the group holds belongs to the topic that has the name now; names the topic's id."""
+    """Return whether an offset belongs to the present topic of that name; fill in the topic id."""
     found = context.node.image.topic_by_name(topic.name)
     if found is None:
         return context.api_version < TOPIC_ID_FROM_VERSION

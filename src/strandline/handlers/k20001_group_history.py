@@ -54,7 +54,7 @@ def handle(context: RequestContext, request: GroupHistoryRequest) -> GroupHistor
 
 
 def encoded(context: RequestContext, rebalances: list[Rebalance]) -> Iterator[bytes | None]:
-    """Each of them as it goes into the answer, and None after each member of it, where others may be served."""
+    """Yield each rebalance encoded, and None after each of its members, where other requests may be served."""
     for rebalance in rebalances:
         result = rebalance_of(rebalance)
         for change in rebalance.changes:

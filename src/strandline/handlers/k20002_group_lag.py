@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: GroupLagRequest) -> None:
 
 
 def encoded(context: RequestContext, group_ids: list[str]) -> Iterator[bytes | None]:
-    """Each group as it goes into the answer, and None after each position of it, where others may be served."""
+    """Yield each group encoded, and None after each of its positions, where other requests may be served."""
     lag = context.node.lag
     now_ms = lag.now_ms()
     left = POSITIONS_MAX

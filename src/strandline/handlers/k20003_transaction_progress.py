@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: TransactionProgressRequest) -> None
 
 
 def encoded(node: BrokerServices, transactional_ids: list[str], version: int) -> Iterator[bytes | None]:
-    """Each transaction as it goes into the answer; None for one that is not known here."""
+    """Yield each transaction encoded; None for an unknown one."""
     for transactional_id in dict.fromkeys(transactional_ids):
         result = _watched(node, transactional_id)
         yield None if result is None else encode(result, version)

@@ -57,7 +57,7 @@ class _Answer:
         self._is_answered = False
 
     def look(self) -> Iterator[None]:
-        """What is at hand, position by position."""
+        """Fill in the counts that are known, position by position."""
         node = self._context.node
         positions = 0
         for topic in self._request.topics:

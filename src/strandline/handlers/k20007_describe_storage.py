@@ -225,7 +225,7 @@ def _knows_its_times(segment: Segment) -> bool:
 
 
 def _read_times(segments: list[Segment]) -> list[Times]:
-    """In a thread."""
+    """Read the times of segments; runs in a thread."""
     return [_times_of(segment) for segment in segments]
 
 

@@ -78,7 +78,7 @@ def _ask(context: RequestContext, gathering: Gathering, transaction: AddPartitio
 
 
 def _places(topics: list[AddPartitionsToTxnTopic]) -> dict[TopicPartition, None]:
-    """In the order of the request, each once."""
+    """Return the partitions in the order of the request, each once."""
     return dict.fromkeys(TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
 
 

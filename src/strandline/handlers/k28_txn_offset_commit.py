@@ -120,7 +120,7 @@ class _TransactionalCommit:
             self.commit_all(guard)
 
     def is_void(self, guard: VerificationGuard) -> bool:
-        """Whether a marker came while the coordinator was asked, and it does no harm to ask again.
+        """Return whether a marker came while the coordinator was asked, and it does no harm to ask again.
 
         Mostly it is the marker of the transaction before, for which the coordinator made us wait. From version 5 on
         each transaction has an epoch of its own, so a retry cannot join the next one.
@@ -165,7 +165,7 @@ class _TransactionalCommit:
 
 
 def code_for(code: ErrorCode, api_version: int) -> ErrorCode:
-    """What the transaction's coordinator said, in words that producers of this version expect of a group's."""
+    """Return the code of the transaction coordinator as one that producers of this version expect here."""
     if code is ErrorCode.NETWORK_EXCEPTION:
         # They come again, and do not look for another coordinator.
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -178,7 +178,7 @@ def code_for(code: ErrorCode, api_version: int) -> ErrorCode:
 
 
 def plain_form(request: TxnOffsetCommitRequest) -> OffsetCommitRequest:
-    """The same positions as an OffsetCommit."""
+    """Return the same offsets as an OffsetCommit."""
     return OffsetCommitRequest(
         group_id=request.group_id,
         generation_id_or_member_epoch=request.generation_id,

@@ -58,7 +58,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 
 def _partitions(node: BrokerServices, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
-    """What is asked for and here, each partition encoded, with its topic."""
+    """Yield each requested partition that is here, encoded, with its topic."""
     for name, index in _asked(node, request):
         partition = node.partition(name, index)
         if partition is not None:

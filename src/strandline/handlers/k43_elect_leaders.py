@@ -55,7 +55,7 @@ def _refused(context: RequestContext, request: ElectLeadersRequest, reason: str,
 
 
 def _named(named: list[tuple[str, list[int]]], elections: Iterator[ElectionOutcome]) -> ElectLeadersResponse:
-    """Each topic as often as it was named."""
+    """Return the response for named partitions, each topic as often as it was named."""
     results = [
         ReplicaElectionResult(topic=topic, partition_result=[_result(*next(elections)[1:]) for _ in indexes])
         for topic, indexes in named

@@ -56,7 +56,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> None:
 def existing_partitions(
     context: RequestContext, topic: OffsetDeleteRequestTopic, refused: dict[str, dict[int, ErrorCode]]
 ) -> dict[int, None]:
-    """The partitions that exist, each once; the others are put into `refused`."""
+    """Return the partitions that exist, each once; put the others into `refused`."""
     found = context.node.image.topic_by_name(topic.name)
     count = 0 if found is None else len(found.partitions)
     indexes = dict.fromkeys(partition.partition_index for partition in topic.partitions)
@@ -67,7 +67,7 @@ def existing_partitions(
 
 
 def parts_of(known: dict[str, dict[int, None]]) -> Iterator[list[OffsetDeleteRequestTopic]]:
-    """At least one part, for the group has to be asked whether it exists."""
+    """Yield at least one part, because the coordinator has to say whether the group exists."""
     topics: dict[str, OffsetDeleteRequestTopic] = {}
     size = 0
     for name, indexes in known.items():
@@ -82,7 +82,7 @@ def parts_of(known: dict[str, dict[int, None]]) -> Iterator[list[OffsetDeleteReq
 
 
 def merged(parts: list[OffsetDeleteResponse], answered: dict[str, dict[int, ErrorCode]]) -> OffsetDeleteResponse:
-    """One entry per topic. If the group refuses, there is nothing to say of its topics."""
+    """Join the responses with one entry per topic. If the group is rejected, there are no topics."""
     for part in parts:
         if part.error_code:
             return OffsetDeleteResponse(error_code=part.error_code)

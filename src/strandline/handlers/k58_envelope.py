@@ -78,7 +78,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
 
 
 def unwrap(routes: Mapping[int, ApiRange], content: bytes) -> Wrapped:
-    """The request in an Envelope; PeerError with the code that the Envelope is answered with."""
+    """Return the request in an Envelope; raise PeerError with the error code of the EnvelopeResponse."""
     if len(content) < HEADER.size:
         raise MalformedMessage("an Envelope without a request")
     api_key, version, correlation_id, client_id_size = HEADER.unpack_from(content)
@@ -101,7 +101,7 @@ def unwrap(routes: Mapping[int, ApiRange], content: bytes) -> Wrapped:
 
 
 def check_principal(content: bytes | None) -> None:
-    """Who the client is, as the broker found out; RequestError if that cannot be read."""
+    """Raise RequestError if the principal that the broker authenticated cannot be read."""
     try:
         if content is None or content[:2] != _PRINCIPAL_VERSION:
             raise MalformedMessage("no principal")

@@ -62,7 +62,7 @@ def _refusal(endpoint_type: int, *, is_at_controller: bool) -> DescribeClusterRe
 
 
 def _controllers(node: BrokerServices) -> list[DescribeClusterBroker]:
-    """Those that made themselves known, in the order of their ids."""
+    """Return the registered controllers, in the order of their ids."""
     registered = [
         record
         for (kind, *_), record in node.image.kept.by_identity.items()

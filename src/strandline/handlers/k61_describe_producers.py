@@ -39,7 +39,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Descri
 
 
 def _parts(node: BrokerServices, request: DescribeProducersRequest, version: int) -> Iterator[_Part]:
-    """For each partition its error code, followed by its producers, encoded."""
+    """Yield for each partition its error code, followed by its encoded producers."""
     for topic in request.topics:
         for index in topic.partition_indexes:
             code = _error_code(node, topic.name, index)

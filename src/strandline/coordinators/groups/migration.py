@@ -59,7 +59,7 @@ COMMON_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-stic
 
 
 def upgraded(group: ClassicGroup, step: StepContext) -> ConsumerGroup:
-    """The consumer group that goes on where the classic one ends. Nothing is changed; RequestError if it cannot be."""
+    """Return the consumer group that continues the classic one, which is not changed; raise if that is not possible."""
     if not step.config.consumer_migration_policy.allows_upgrade:
         raise _refusal(group, "online upgrade is disabled")
     if group.protocol_type != PROTOCOL_TYPE:
@@ -143,7 +143,7 @@ def _as_consumer_group(group: ClassicGroup, topics: Topics) -> ConsumerGroup:
 
 
 def _is_complete(group: ConsumerGroup, topics: Topics) -> bool:
-    """Whether every partition of the topics is owned, by a member that subscribes to its topic."""
+    """Return whether every partition of the topics is owned, by a member that subscribes to its topic."""
     wanted = sum(facts.partitions for name in group.subscribed_topic_names if (facts := topics.named(name)))
     owned = sum(
         len(partitions)
@@ -173,7 +173,7 @@ def _unowned(
 
 
 def may_downgrade(group: ConsumerGroup, config: GroupConfig, *, without: Collection[str]) -> bool:
-    """Whether only members of the classic protocol are left when these are gone, and the group may follow them."""
+    """Return whether only classic members are left without these, and the group may become classic."""
     staying = [member for member in group.members.values() if member.member_id not in without]
     return (
         bool(staying)
@@ -185,13 +185,13 @@ def may_downgrade(group: ConsumerGroup, config: GroupConfig, *, without: Collect
 
 
 def common_protocols(members: Iterable[ConsumerMember]) -> set[str]:
-    """The classic protocols that all of these support that speak it at all."""
+    """Return the classic protocols that all classic members among these support."""
     offers = [{protocol.name for protocol in each.classic.protocols} for each in members if each.classic is not None]
     return set.intersection(*offers) if offers else set()
 
 
 def downgrade(group: ConsumerGroup, step: StepContext, *, without: Collection[str] = ()) -> ClassicGroup | None:
-    """The classic group of the members that stay, stable in the generation that has the number of the group's epoch.
+    """Return the classic group of the members that stay, stable in the generation with the number of the epoch.
 
     The caller then has it rebalance unless it `is_agreed`. None if the group stays as it is, and nothing has changed.
     """
@@ -228,7 +228,7 @@ def _as_classic_group(group: ConsumerGroup, step: StepContext, *, without: Colle
 
 
 def is_agreed(group: ConsumerGroup, *, without: Collection[str] = ()) -> bool:
-    """Whether every member owns what the target gives it, and the target leaves nothing to those who are gone.
+    """Return whether every member owns what the target gives it, and the target leaves nothing to those who are gone.
 
     If not, the classic group has to rebalance, and its record says so: without a leader nothing is agreed. A
     coordinator that takes over in the middle would else find a stable group in which some partitions have no owner.
@@ -257,7 +257,7 @@ def _owned(member: ConsumerMember) -> dict[UUID, list[int]]:
 
 
 def assignment_of(partitions: Mapping[UUID, Iterable[int]], topics: Topics, metadata: bytes) -> bytes:
-    """As a member reads it that wrote this metadata: by names instead of ids, in its own version."""
+    """Encode the assignment for the member with this metadata: by names instead of ids, in its version."""
     named = [(facts.name, each) for topic_id, each in partitions.items() if (facts := topics.by_id(topic_id))]
     assignment = ConsumerProtocolAssignment(
         assigned_partitions=[TopicPartition(topic=name, partitions=sorted(each)) for name, each in sorted(named)]

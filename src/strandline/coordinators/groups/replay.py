@@ -30,7 +30,7 @@ Replayed = Record | PendingRecord | TransactionEnded
 
 
 def replay(columns: Columns) -> Iterator[Replayed]:
-    """What a batch of the log says."""
+    """Yield the records of a batch of the log."""
     if columns.is_control:
         key = columns.key(0) if columns.count else None
         if key is not None and len(key) >= MARKER_KEY.size:

@@ -75,7 +75,7 @@ class StepContext:
         self.note(group, Happening.FENCED, who, reason="another process has its instance id", opens=False)
 
     def settle(self, group: Group) -> None:
-        """The group may be at rest now. If it is, the rebalance that was open has ended."""
+        """End the open rebalance if the group is at rest now."""
         rebalance = self.history.settle(group, self.now_ms)
         if rebalance is not None:
             self.effects.append(rebalance_line(rebalance))

@@ -23,7 +23,7 @@ class TopicFacts:
     racks: tuple[tuple[str, ...], ...] = ()
     """For each partition the racks of its replicas in order; nothing at all if no broker has a rack."""
     hash: int = field(default=0, init=False, compare=False)
-    """Of everything above: two topics with the same hash give the same assignment."""
+    """The hash of all fields above: two topics with the same hash give the same assignment."""
 
     def __post_init__(self) -> None:
         # The same on every node and in every process, which Python's own hash is not.
@@ -42,7 +42,7 @@ class Topics(Protocol):
     def by_id(self, topic_id: uuid.UUID) -> TopicFacts | None: ...
 
     def names(self) -> Iterable[str]:
-        """Every topic, in the same order whenever asked as long as nothing changes."""
+        """Yield every topic, in the same order as long as nothing changes."""
 
 
 class FixedTopics:
@@ -69,7 +69,7 @@ def is_replaced(topics: Topics, name: str, topic_id: uuid.UUID) -> bool:
 
 
 def metadata_hash(topics: Topics, names: Set[str]) -> int:
-    """One number for everything an assignment of these topics depends on; 0 if none of them exists.
+    """Return a hash of everything that an assignment of these topics depends on; 0 if none of them exists.
 
     It is stored with the group's epoch, so a coordinator that takes over sees whether it is still true. Kafka keeps a
     number of its own making there: a group that moves between the two is assigned once more, and nothing else.

@@ -90,7 +90,7 @@ def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) 
 
 
 def retained_since(group: Group) -> int | None:
-    """When the retention of the group's offsets began; None while all of them are in use."""
+    """Return when the retention of the offsets began; None while all of them are in use."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return COMMITTED
     if group.state is GroupState.EMPTY:

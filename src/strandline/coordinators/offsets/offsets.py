@@ -39,7 +39,7 @@ TOPIC_ID_FROM_VERSION = 10
 
 
 class CommittedOffsets:
-    """By group, topic and partition; and beside them what open transactions are about to commit."""
+    """Offsets by group, topic and partition, and the pending ones of open transactions."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
@@ -49,7 +49,7 @@ class CommittedOffsets:
         return self._by_group.get(group_id, {}).get(topic, {}).get(partition)
 
     def current(self, group_id: str, topic: str, topic_id: UUID, partition: int) -> OffsetCommitValue | None:
-        """As `get`, but an offset of another topic that had the same name is none; the zero id fits every topic."""
+        """Return the offset as `get`, unless it is of an earlier topic of the name; the zero id fits every topic."""
         value = self.get(group_id, topic, partition)
         if value is not None and ZERO_UUID != value.topic_id != topic_id != ZERO_UUID:
             return None
@@ -73,7 +73,7 @@ class CommittedOffsets:
         self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> dict[str, None]:
-        """What the producer's transaction left pending is committed, or dropped; the groups that it was about."""
+        """Commit or drop the pending offsets of the producer's transaction; return their groups."""
         ended = self.pending.end(producer_id, is_commit=is_commit)
         for group_id, (topic, partition), value in ended:
             if value is not None:
@@ -107,7 +107,7 @@ class CommittedOffsets:
         return list(places)
 
     def places_of(self, topic: str) -> list[tuple[str, int]]:
-        """Each group and partition of a topic for which an offset is committed or pending."""
+        """Return each group and partition of a topic that has a committed or pending offset."""
         places = {
             (group_id, partition): None
             for group_id, topics in self._by_group.items()
@@ -120,7 +120,7 @@ class CommittedOffsets:
         return list(places)
 
     def values_at(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetCommitValue]:
-        """What is committed at a place, and what may be by open transactions."""
+        """Yield the committed offset of a place, and the pending ones."""
         if (value := self.get(group_id, topic, partition)) is not None:
             yield value
         yield from self.pending.values_at(group_id, topic, partition)

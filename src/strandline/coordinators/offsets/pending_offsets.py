@@ -35,7 +35,7 @@ class PendingOffsets:
         yield from self._by_group.get(group_id, {})
 
     def values_at(self, group_id: str, topic: str, partition: int) -> Iterator[OffsetCommitValue]:
-        """The values at a place that a marker may commit."""
+        """Yield the values of a place that a marker may commit."""
         for value in self._by_group.get(group_id, {}).get((topic, partition), {}).values():
             if value is not None:
                 yield value
@@ -48,7 +48,7 @@ class PendingOffsets:
         self._by_producer.setdefault(producer_id, {})[group_id, place] = None
 
     def supersede(self, group_id: str, topic: str, partition: int) -> None:
-        """A plain commit of the place follows in the log: what is pending there stays so, and comes to nothing."""
+        """Void the pending offsets of the place, because a plain commit follows in the log."""
         holders = self._by_group.get(group_id, {}).get((topic, partition))
         if holders is not None:
             for producer_id in holders:

@@ -26,7 +26,7 @@ NO_EPOCH = -1
 
 
 def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
-    """Whether a producer may move these positions for whom it says it does (KIP-447).
+    """Return whether a producer may move these positions for whom it says it does (KIP-447).
 
     Looser than a plain commit for a producer that names no member, as those before TxnOffsetCommit 3 do: its
     transactional id alone has to fence zombies. And a generation may commit while its assignment is not given out yet.

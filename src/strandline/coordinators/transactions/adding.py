@@ -73,7 +73,7 @@ def add(transaction: Transaction, event: AddPartitions, step: TransactionStepCon
 
 
 def verify(transaction: Transaction, event: AddPartitions, step: TransactionStepContext) -> None:
-    """A partition's leader asks before it takes the first records of a transaction (KIP-890)."""
+    """Answer the leader of a partition, which asks before it appends the first records of a transaction (KIP-890)."""
     code = refusal(transaction, event)
     if code is not ErrorCode.NONE:
         answer(event, code, step)
@@ -115,7 +115,7 @@ def unpark(transactional_id: str, step: TransactionStepContext) -> list[AddParti
 
 
 def on_completed(transactional_id: str, step: TransactionStepContext) -> None:
-    """The markers are written: the next transaction begins with what was parked."""
+    """Start the next transaction with the parked requests, because the markers are written."""
     for event in unpark(transactional_id, step):
         add_partitions(event, step)
 

@@ -90,7 +90,7 @@ def commit_batch(event: CommitBatch, step: TransactionStepContext) -> None:
 
 
 def what_is_wrong(request: CommitBatchRequest) -> str:
-    """What no state could make right; empty if nothing is."""
+    """Return what is wrong with the request, regardless of the state; empty if nothing is."""
     if not is_sink_id(request.sink_id):
         return f"a sink has 1 to {SINK_ID_CHARACTERS_MAX} characters, without {SINK_END}"
     if request.batch_id < 0:
@@ -110,7 +110,7 @@ def is_sink_id(sink_id: str) -> bool:
 
 
 def is_rolling(sink: Sink | None, known: Transactions) -> bool:
-    """Whether not all of the last decision is carried out."""
+    """Return whether not all of the last decision is carried out."""
     if sink is None or not known.unrolled:
         return False
     return any(transactional_id in sink.transactional_ids for transactional_id in known.unrolled)
@@ -175,7 +175,7 @@ def decide(event: CommitBatch, step: TransactionStepContext) -> None:
 
 
 def apply(decision: Decision, known: Transactions, *, transaction_version: int) -> int:
-    """What follows from a decision for each transactional id; how many transactions it aborts.
+    """Apply a decision to each transactional id; return how many transactions it aborts.
 
     The log before it says what was open, or says nothing of an id any more: then a later record does, which comes later
     here, too, and takes the place of what this one says.
@@ -206,7 +206,7 @@ def aborted_by_sink(transaction: Transaction, now_ms: int, transaction_version: 
 
 
 def prepare(known: Transactions, transaction: Transaction) -> None:
-    """This is what it is; the record of it follows."""
+    """Set the state of the transaction; its record follows."""
     known.by_id[transaction.transactional_id] = transaction
     known.unrolled[transaction.transactional_id] = None
 

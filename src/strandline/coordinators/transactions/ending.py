@@ -51,7 +51,7 @@ def decide(
 
 
 def must_rotate(transaction: Transaction, transaction_version: int) -> bool:
-    """Whether the epochs of its producer id end with this transaction, so that the next one needs another id."""
+    """Return whether the epochs of its producer id end with this transaction, so that the next one needs another id."""
     return transaction_version >= VERSION_WITH_EPOCHS and is_exhausted(transaction.producer_epoch)
 
 
@@ -123,7 +123,7 @@ def end(event: EndTransaction, step: TransactionStepContext) -> None:
 
 
 def verdict_before_epochs(transaction: Transaction, event: EndTransaction) -> ErrorCode | None:
-    """None to decide it, NONE if this very decision was made before, else what is wrong; version 0 and 1.
+    """Return None to decide it, NONE for a repeated decision, else what is wrong; versions 0 and 1.
 
     The epoch stays the same over many transactions, so nothing tells a late EndTxn from one of the next transaction.
     """
@@ -140,7 +140,7 @@ def verdict_before_epochs(transaction: Transaction, event: EndTransaction) -> Er
 
 
 def verdict_with_epochs(transaction: Transaction, event: EndTransaction) -> ErrorCode | None:
-    """None to decide it, NONE if this very decision was made before, else what is wrong; version 2.
+    """Return None to decide it, NONE for a repeated decision, else what is wrong; version 2.
 
     With the epoch before the present one it is the EndTxn of the last transaction once more; it never touches the
     present one. With the present epoch and no open transaction, an abort only raises the epoch: its client may have
@@ -165,7 +165,7 @@ def verdict_with_epochs(transaction: Transaction, event: EndTransaction) -> Erro
 
 
 def is_repeated(transaction: Transaction, event: EndTransaction) -> bool:
-    """Whether it names the epoch that ended with the last decision, be it of this producer id or the one before."""
+    """Return whether it names the epoch that ended with the last decision, of this producer id or the last."""
     if event.producer_id == transaction.producer_id:
         return event.producer_epoch == transaction.producer_epoch - 1
     return (
@@ -176,7 +176,7 @@ def is_repeated(transaction: Transaction, event: EndTransaction) -> bool:
 
 
 def was_committed_by_sink(transaction: Transaction, event: EndTransaction) -> bool:
-    """Whether this EndTxn of version 2 is about a transaction that was committed meanwhile.
+    """Return whether this EndTxn of version 2 is about a transaction that was committed meanwhile.
 
     Its sink decided that, and raised no epoch, since there are producers that would not go on with another one. Who
     asks for a commit hears the next epoch now; so in the present one there never is another transaction.

@@ -54,7 +54,7 @@ def init_producer_id(event: InitProducerId, step: TransactionStepContext) -> Non
 
 
 def refusal(transaction: Transaction, request: InitProducerIdRequest) -> ErrorCode:
-    """Why the id is not to be had, NONE if it is."""
+    """Return why the producer may not have the id; NONE if it may."""
     if transaction.is_prepared:
         # The markers of its last transaction are under way. The client comes again.
         return ErrorCode.CONCURRENT_TRANSACTIONS

@@ -51,7 +51,7 @@ def _key_of(sink_id: str) -> bytes:
 
 
 def decode_decision(key: bytes, value: bytes | None) -> tuple[str, Decision | None]:
-    """The sink and what was decided last for it; None takes the sink away. Raises as `decode_transaction`."""
+    """Return the sink and its last decision; None deletes the sink. Raises as `decode_transaction`."""
     key_message, value_message = decode_coordinator_record(key, value, topic=TRANSACTION_STATE)
     assert isinstance(key_message, SinkDecisionKey)
     sink_id = key_message.sink_id

@@ -42,7 +42,7 @@ class Sink:
     last_batch_id: int = NO_BATCH
     decided_ms: int = NEVER
     note: bytes = NO_NOTE
-    """Of the last batch."""
+    """The last batch."""
     committed: dict[int, int] = field(default_factory=dict)
     """Producer ids and epochs that the last batch committed. By them a late copy of its request is told from another
     attempt at the same batch."""

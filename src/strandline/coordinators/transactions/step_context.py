@@ -126,7 +126,7 @@ class TransactionStepContext:
         return transaction_record(transaction, transaction_version=self.config.transaction_version)
 
     def put(self, *transactions: Transaction) -> None:
-        """This is what the transactions are from now on: all of it in one batch, so all of it or nothing."""
+        """Store the transactions, all in one batch, so that a crash keeps all of them or none."""
         records = tuple(self.record_of(transaction) for transaction in transactions)
         self.effects.append(Append(records) if len(records) == 1 else AppendWhole(records))
         for transaction in transactions:
@@ -170,7 +170,7 @@ class TransactionStepContext:
         self.effects.append(Tell(sentence, facts))
 
     def needs_producer_ids(self, count: int, work: Postponed) -> bool:
-        """Whether so many producer ids are not to be had now; the work is begun again when there is one more."""
+        """Return whether so many producer ids are not to be had now; the work is begun again when there is one more."""
         if len(self.known.spare_producer_ids) >= count:
             return False
         token = object()

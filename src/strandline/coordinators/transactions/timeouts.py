@@ -54,7 +54,7 @@ def on_no_producer_id(work: OverdueTransaction, step: TransactionStepContext) ->
 
 
 def is_open(work: OverdueTransaction, step: TransactionStepContext) -> bool:
-    """Whether the very transaction still is. If its producer ended it meanwhile, the next one has another epoch."""
+    """Return whether this transaction is still open. The next one of its producer has another epoch."""
     transaction = step.known.by_id.get(work.transactional_id)
     return (
         transaction is not None

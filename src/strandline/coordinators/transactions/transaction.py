@@ -57,7 +57,7 @@ _NO_PARTITIONS: Final[dict[TopicPartition, None]] = {}
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether the next epoch is the one that no client gets."""
+    """Return whether the next epoch is the one that no client gets."""
     return epoch >= EPOCH_LAST - 1
 
 
@@ -107,7 +107,7 @@ class Transaction(NamedTuple):
         )
 
     def with_partitions(self, added: tuple[TopicPartition, ...], *, now_ms: int) -> Transaction:
-        """The transaction goes on with more partitions, or begins with these."""
+        """Return the transaction with more partitions, or a new one with these."""
         return self._replace(
             status=TransactionStatus.ONGOING,
             partitions={**self.partitions, **dict.fromkeys(added)},
@@ -126,7 +126,7 @@ class Transaction(NamedTuple):
     def prepared(
         self, *, is_commit: bool, transaction_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
     ) -> Transaction:
-        """The decision."""
+        """Return the transaction with its decision."""
         raises_epoch = transaction_version >= 2
         return self._replace(
             status=TransactionStatus.PREPARE_COMMIT if is_commit else TransactionStatus.PREPARE_ABORT,
@@ -139,7 +139,7 @@ class Transaction(NamedTuple):
         )
 
     def completed(self, *, now_ms: int) -> Transaction:
-        """All markers of the decision are written."""
+        """Return the transaction after all markers of its decision are written."""
         assert self.is_prepared
         producer_id, producer_epoch = self.identity_after
         rotates = self.next_producer_id != NO_PRODUCER_ID

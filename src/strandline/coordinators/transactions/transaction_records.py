@@ -21,7 +21,7 @@ from strandline.ids import TopicPartition
 
 
 def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
-    """The record, as tagged as the finalised level of `transaction.version` allows."""
+    """Return the record, with the tagged fields that the level of `transaction.version` allows."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -58,7 +58,7 @@ def by_topic(partitions: dict[TopicPartition, None]) -> list[PartitionsSchema]:
 
 
 def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
-    """The transactional id and what the record says of it; None takes the id away.
+    """Return the transactional id and its state; None deletes the id.
 
     Raises UnknownRecord for one of a newer broker, MalformedMessage for what is none.
     """

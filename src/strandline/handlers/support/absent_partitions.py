@@ -33,7 +33,7 @@ def why_absent(node: BrokerServices, topic: str | bytes, index: int) -> ErrorCod
 
 
 def _name_of(node: BrokerServices, topic: str | bytes) -> str:
-    """The name of a topic that the metadata log knows."""
+    """Return the name of a topic of the image."""
     if isinstance(topic, str):
         return topic
     found = node.image.topic_by_id(uuid.UUID(bytes=topic))
@@ -42,7 +42,7 @@ def _name_of(node: BrokerServices, topic: str | bytes) -> str:
 
 
 def partition_image(node: BrokerServices, topic: str | bytes, index: int) -> PartitionImage | None:
-    """What the metadata log says of a partition."""
+    """Return the image of a partition."""
     if isinstance(topic, str):
         return node.image.partition(topic, index)
     found = node.image.topic_by_id(uuid.UUID(bytes=topic))
@@ -50,7 +50,7 @@ def partition_image(node: BrokerServices, topic: str | bytes, index: int) -> Par
 
 
 def led_partition(node: BrokerServices, topic: str, index: int) -> Partition | ErrorCode:
-    """The partition, if this node leads it; else the reason for which a client is to ask another."""
+    """Return the partition if this node leads it, else the error code that sends a client to another broker."""
     partition = node.partition(topic, index)
     if partition is None or not partition.is_leader:
         return why_absent(node, topic, index)
@@ -64,7 +64,7 @@ def current_leader(node: BrokerServices, topic: str | bytes, index: int) -> tupl
 
 
 def leaders_section(node: BrokerServices, leader_ids: Iterable[int]) -> bytes:
-    """Where those leaders are, as the tagged fields of an answer."""
+    """Return the endpoints of those leaders, as the tagged fields of a response."""
     endpoints = []
     for leader_id in sorted(set(leader_ids)):
         endpoint = endpoint_of(node, leader_id)

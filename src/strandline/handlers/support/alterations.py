@@ -51,7 +51,7 @@ def alter(
 
 
 def alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool) -> PeerError | None:
-    """All of the levels, or none and why."""
+    """Set all of the levels, or none; return why not."""
     try:
         _check_loggers(asked, node_id)
     except PeerError as refusal:

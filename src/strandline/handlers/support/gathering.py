@@ -1,4 +1,4 @@
-"""One answer out of many: each part is asked of some shard of groups, and the whole leaves when the last has spoken."""
+"""One response from many parts, each asked of a shard of groups; sent when the last part is there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Gathering:
     def token(
         self, *, refusal: Callable[[ErrorCode], Any], shape: Callable[[Any], Any] | None = None
     ) -> PendingRequest:
-        """For the next part; what `refusal` and `shape` make of an answer is the part."""
+        """Return the token of the next part; `refusal` and `shape` make the part of an answer."""
         index = len(self._parts)
         self._parts.append(None)
         self._missing += 1
@@ -36,7 +36,7 @@ class Gathering:
         return token
 
     def end(self, _: object = None) -> None:
-        """No more parts will be asked for."""
+        """Finish: no more parts will be asked for."""
         self._is_asking = False
         if not self._missing:
             self._then(self._parts)

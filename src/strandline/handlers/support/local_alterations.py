@@ -54,12 +54,12 @@ class LocalPart:
         return not self._outcomes
 
     def rest(self) -> Any | None:
-        """What is left for the controller; None if that is nothing."""
+        """Return the request without what is answered here; None if nothing is left."""
         left = [each for index, each in enumerate(self._request.resources) if index not in self._outcomes]
         return type(self._request)(resources=left, validate_only=self._request.validate_only) if left else None
 
     def answer(self, of_rest: Any | None) -> Any:
-        """The whole answer, in the order of the request, from the controller's to the rest."""
+        """Return the whole response, in the order of the request, with the controller's response to the rest."""
         answer_class: Any = response_class(type(self._request))
         answer = answer_class()
         part_class: Any = next(field.struct for field in answer_class.FIELDS if field.name == "responses")

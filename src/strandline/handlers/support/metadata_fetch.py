@@ -146,7 +146,7 @@ def _refusal(context: RequestContext, code: int) -> FetchResponse:
 
 
 def _in_version(response: FetchResponse, version: int) -> FetchResponse:
-    """Without what this version has no room for."""
+    """Drop the fields that this version does not have."""
     if version < NODE_ENDPOINTS_FROM:
         response.node_endpoints = []
     if version < EPOCHS_FROM:

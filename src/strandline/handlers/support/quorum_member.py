@@ -19,7 +19,7 @@ class SnapshotSource(Protocol):
     ids: list[SnapshotId]
 
     def read_part(self, snapshot_id: SnapshotId, position: int, size_bytes_max: int) -> tuple[int, bytes]:
-        """The size of the whole, and the bytes from `position` on. Blocks on the disk."""
+        """Return the size of the whole, and the bytes from `position` on. Blocks on the disk."""
 
 
 class Limits(Protocol):
@@ -46,7 +46,7 @@ class QuorumMember(Protocol):
     def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer: ...
 
     def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
-        """The answer to a fetch that has been waiting."""
+        """Return the answer to a fetch that has been waiting."""
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode: ...
 

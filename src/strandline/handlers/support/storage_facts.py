@@ -36,7 +36,7 @@ def _or_unknown(number: int | None) -> int:
 
 
 def add_cleaning(stored: StoredPartition, node: BrokerServices, partition: Partition, now_ms: int) -> None:
-    """Nothing where the topic is not compacted."""
+    """Add the state of the cleaner, if the topic is compacted."""
     if not partition.config.compact:
         return
     found = node.cleaner.outlook(partition, now_ms)
@@ -63,7 +63,7 @@ def add_cleaning(stored: StoredPartition, node: BrokerServices, partition: Parti
 
 
 def add_scrubbing(stored: StoredPartition, node: BrokerServices, partition: Partition) -> None:
-    """When its files were last read again, and what was found."""
+    """Add when the files were last scrubbed, and what was found."""
     stored.scrubbed_ms = node.scrubber.scrubbed_ms(partition)
     stored.damages = [
         StoredDamage(each.base_offset, each.end_offset, each.position, each.what, each.state, each.found_ms)

@@ -56,7 +56,7 @@ _PRODUCER_AT: Final = 43
 
 
 def are_open(node: BrokerServices, partitions: Sequence[PartitionRecords]) -> bool:
-    """Whether the transactions of all these batches are open on their partitions: the short way, for nearly all."""
+    """Return whether the transactions of all these batches are open on their partitions, as nearly always."""
     topics = node.topics
     first = None
     for topic, index, records in partitions:
@@ -164,7 +164,7 @@ class TransactionalProduce:
         )
 
     def _guard_now(self, asked: _Asked) -> VerificationGuard | StrandlineError:
-        """What to append with by now: another guard if a marker came while the coordinator was asked.
+        """Return the guard to append with: another one if a marker was written during the verification.
 
         Mostly that is the marker of the transaction before, for which the coordinator made us wait. A producer of
         transactions v2 has an epoch for each of them, so it does no harm to ask again whether this one is still open.

@@ -97,7 +97,7 @@ class BrokerRegistry:
     def _checked(
         self, request: BrokerRegistrationRequest, cluster_id: str, now: float, is_own: bool
     ) -> BrokerImage | None:
-        """The broker that is registered under this id already; RequestError if this one may not be."""
+        """Return the broker that is registered with this id; raise RequestError if this one may not register."""
         state = self._state
         if request.cluster_id != cluster_id:
             raise RequestError(
@@ -141,7 +141,7 @@ class BrokerRegistry:
                         raise _invalid(f"Broker {other.id} is already registered with directory {directory}")
 
     def _check_features(self, request: BrokerRegistrationRequest) -> None:
-        """Every level in force must be one that the broker can work with."""
+        """Raise RequestError unless the broker supports every feature level in force."""
         ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
         finalised = self._state.image.features
         for name in {**finalised, **ranges}:
@@ -174,7 +174,7 @@ class BrokerRegistry:
         yield from self._elections.lose(broker_id, then)
 
     def register_controller(self, request: ControllerRegistrationRequest) -> list[Any]:
-        """The records of a controller that tells what it is: kept, so that tools can list it."""
+        """Return the records of a controller, which tools can list."""
         _check_counts(request.listeners, request.features)
         kept = self._state.image.kept.by_identity
         known = sum(1 for identity in kept if identity[0] == "controller")

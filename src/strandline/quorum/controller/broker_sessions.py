@@ -48,7 +48,7 @@ class BrokerSessions:
         return session
 
     def touch(self, broker_id: int, metadata_offset: int, now: float) -> BrokerSession:
-        """A heartbeat came. Heartbeats may overtake each other: neither time nor offset goes back."""
+        """Note a heartbeat. Heartbeats may overtake each other, so neither time nor offset goes back."""
         session = self._by_id.get(broker_id)
         if session is None:
             session = self.begin(broker_id, now)
@@ -88,7 +88,7 @@ class BrokerSessions:
         return dead + [session.broker_id for session in ended]
 
     def next_end(self, counts: Callable[[int], bool], timeout_s: float) -> float | None:
-        """When the first session ends, of brokers that `counts` is true for."""
+        """Return when the first session ends, of brokers that `counts` is true for."""
         return min(
             (
                 session.heard_at if session.is_over else session.heard_at + timeout_s
@@ -99,6 +99,6 @@ class BrokerSessions:
         )
 
     def lowest_offset(self, broker_ids: Iterable[int]) -> int | None:
-        """How far each of these brokers has applied the metadata log at least; None if there are none."""
+        """Return the lowest metadata offset that these brokers have applied; None if there are none."""
         sessions = (self._by_id.get(broker_id) for broker_id in broker_ids)
         return min((-1 if session is None else session.metadata_offset for session in sessions), default=None)

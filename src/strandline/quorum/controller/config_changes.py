@@ -62,7 +62,7 @@ class ConfigAlteration:
 def config_records(
     asked: ConfigAlteration, *, image: ClusterImage, config: BrokerConfig, node_id: int | None
 ) -> list[ConfigRecord]:
-    """The records of one alteration, none where nothing changes; RequestError with Kafka's code if it may not be.
+    """Return the records of one alteration, none where nothing changes; raise RequestError if it is not allowed.
 
     A broker takes settings for all brokers and for itself, `node_id`; a controller, None, those of every broker.
 
@@ -137,7 +137,7 @@ def _checked_broker_name(asked: ConfigAlteration, node_id: int | None) -> str:
 
 
 def broker_id_of(name: str) -> int | None:
-    """The id that a resource name stands for, read as Java reads numbers."""
+    """Return the broker id of a resource name, read as Java reads numbers."""
     return int(name) if re.fullmatch(r"[+-]?[0-9]{1,10}", name) else None
 
 

@@ -184,7 +184,7 @@ class Controller(TopicCommands):
         self._state.take(image)
 
     def configure(self, config: BrokerConfig) -> None:
-        """The node's settings changed; what is decided from now on obeys the new ones."""
+        """Use these settings of the node from now on."""
         self._state.config = config
 
     # By time.
@@ -205,7 +205,7 @@ class Controller(TopicCommands):
         return min(each for each in ends if each is not None)
 
     def tick(self, now: float) -> list[Any]:
-        """One share of what time brings: sessions that end, leaders to move, preferred leaders, unclean elections."""
+        """Do one step of the work by time: sessions that end, leaders to move, preferred leaders, unclean elections."""
         if not self.is_active:
             return []
         if self._state.image.is_in_transaction:
@@ -236,7 +236,7 @@ class Controller(TopicCommands):
     # Brokers and controllers.
 
     def bootstrap(self, records: Sequence[Any] = ()) -> list[Any]:
-        """The first records of a fresh metadata log: those that its directory was formatted with, or the usual ones."""
+        """Return the first records of a new metadata log: those from formatting the directory, or the defaults."""
         return self._state.decided(list(records) or bootstrap_records(self._state.config))
 
     def registration(
@@ -278,7 +278,7 @@ class Controller(TopicCommands):
         return is_dead and self._heartbeats.end_session(watched.broker_id, broker_epoch)
 
     def is_known_dead(self, broker_id: int) -> bool:
-        """Whether its session was ended because it is dead, not by time."""
+        """Return whether its session was ended because it is dead, not by time."""
         return self._state.sessions.is_over(broker_id)
 
     def unregistration(self, broker_id: int) -> Steps[None]:
@@ -299,7 +299,7 @@ class Controller(TopicCommands):
         previous_epoch: int = -1,
         now: float = 0.0,
     ) -> list[Any]:
-        """The broker of a quorum of one, at its start: registered and unfenced at once, see `own_broker`."""
+        """Register and unfence the broker of a quorum of one at its start, see `own_broker`."""
         return self._own_broker.start(
             broker_id,
             epoch=epoch,
@@ -333,7 +333,7 @@ class Controller(TopicCommands):
         return self._in_sync_changes.decide(request, version)
 
     def alter_partition(self, request: AlterPartitionRequest, *, version: int) -> Decision[AlterPartitionResponse]:
-        """The same as a whole."""
+        """Return all of `decide_in_sync_changes` as one decision."""
         records: list[Any] = []
         topics: dict[uuid.UUID, TopicData] = {}
         for each, (topic_id, outcome) in self.decide_in_sync_changes(request, version=version):
@@ -368,7 +368,7 @@ class Controller(TopicCommands):
     # Settings.
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
-        """The records of new feature levels; RequestError, and no record, if one of them may not be."""
+        """Return the records of new feature levels; raise RequestError if one of them is not allowed."""
         records = feature_records(updates, self._state.image.features)
         if any(isinstance(each, ClearElrRecord) for each in records):
             check_elr_is_not_needed(self._state.image)
@@ -377,7 +377,7 @@ class Controller(TopicCommands):
     def decide_configs(
         self, asked: Sequence[ConfigAlteration], *, node_id: int | None, validate_only: bool = False
     ) -> Iterator[Decision[RequestError | None]]:
-        """For each resource in order its records and None, or why its settings stay; one at a time, as above."""
+        """Yield for each resource in order its records and None, or why its settings stay as they are."""
         times = Counter((each.resource_type, each.resource_name) for each in asked)
         for each in asked:
             try:

@@ -48,7 +48,7 @@ class Elections:
         return self._leaving(broker_id, concerns, change, then)
 
     def lose(self, broker_id: int, then: Then = _nothing) -> Steps[None]:
-        """The same for one that may have lost what it had: it leaves the eligible leader replicas as well."""
+        """Take out a broker as `leave`, and out of the ELR as well, because it may have lost records."""
 
         def concerns(partition: PartitionImage) -> bool:
             return (
@@ -143,9 +143,9 @@ class Elections:
     def decide(
         self, election_type: int, asked: list[tuple[str, list[int]]] | None
     ) -> Iterator[Decision[tuple[str, int, RequestError | None] | None]]:
-        """For each partition (topic, index, outcome); None asks for all, and tells only of those that were not led so.
+        """Yield (topic, index, outcome) for each partition; None asks for all, and yields only those that change.
 
-        A decision without an outcome only says that time has passed.
+        A decision without an outcome only lets other requests be served.
         """
         everything = asked is None
         if asked is None:

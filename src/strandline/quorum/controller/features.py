@@ -59,7 +59,7 @@ class FeatureUpdate:
 
 
 def bootstrap_records(config: BrokerConfig) -> list[Any]:
-    """The first records of a new cluster: the newest levels.
+    """Return the first records of a new cluster: the newest levels.
 
     A `min.insync.replicas` of the node that makes the cluster becomes the cluster's, as in Kafka: leaders and
     controller must agree on it, or an eligible leader replica is none.
@@ -79,7 +79,7 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
 
 
 def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[Any]:
-    """The records that bring these levels about, all or none; INVALID_UPDATE_VERSION for the first that may not be.
+    """Return the records of these levels; raise INVALID_UPDATE_VERSION for the first that is not allowed.
 
     Of updates that name a feature twice the last counts, as in Kafka.
     """

@@ -33,7 +33,7 @@ class Heartbeats:
         self.jobs: deque[Steps[None]] = deque()
 
     def begin(self, job: Steps[None]) -> list[Any]:
-        """The records of a job's first step; the others come with `tick`."""
+        """Return the records of a job's first step; `tick` returns the others."""
         records = next(job, None)
         if records is None:
             return []
@@ -92,7 +92,7 @@ class Heartbeats:
         return self._state.decided([record])
 
     def _shut_down(self, broker: BrokerImage, session: BrokerSession, next_offset: int) -> tuple[list[Any], bool]:
-        """Records, and whether the broker may go now."""
+        """Return records, and whether the broker may stop now."""
         state = self._state
         if broker.id in state.leaving:
             return [], False
@@ -159,7 +159,7 @@ class Heartbeats:
         return []
 
     def end_session(self, broker_id: int, broker_epoch: int) -> bool:
-        """A broker is dead: its session ends now. Whether that is news."""
+        """End the session of a dead broker; return whether it was open."""
         state = self._state
         if not state.is_active or not self.counts(broker_id) or state.image.brokers[broker_id].epoch != broker_epoch:
             return False
@@ -173,7 +173,7 @@ class Heartbeats:
         return self._state.sessions.next_end(self.counts, self._timeout_s)
 
     def counts(self, broker_id: int) -> bool:
-        """Whether the end of its session would change anything."""
+        """Return whether the end of its session would change anything."""
         broker = self._state.image.brokers.get(broker_id)
         return broker is not None and not broker.registration.fenced and broker_id not in self._state.leaving
 

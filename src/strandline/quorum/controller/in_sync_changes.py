@@ -34,7 +34,7 @@ class InSyncChanges:
     def decide(
         self, request: AlterPartitionRequest, version: int
     ) -> Iterator[Decision[tuple[uuid.UUID, PartitionData]]]:
-        """For each partition its records and its part of the answer; RequestError if the broker is not who it was."""
+        """Yield for each partition its records and its part of the response; raise for another incarnation."""
         self._state.broker(request.broker_id, request.broker_epoch)
         for topic in request.topics:
             for asked in topic.partitions:

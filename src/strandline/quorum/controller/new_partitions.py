@@ -36,7 +36,7 @@ class MorePartitions:
 
 
 def added_count(asked: MorePartitions, image: ClusterImage) -> int:
-    """How many partitions a request would add; senseless ones count as none and are refused elsewhere."""
+    """Return how many partitions a request would add; invalid numbers count as 0 and are rejected elsewhere."""
     topic = image.topic_by_name(asked.name)
     return 0 if topic is None else max(0, asked.count - len(topic.partitions))
 

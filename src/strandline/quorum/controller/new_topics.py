@@ -51,7 +51,7 @@ class CreatedTopic:
 
 
 def partition_count_asked(topic: NewTopic, config: BrokerConfig) -> int:
-    """How many partitions a request would make; senseless numbers count as none and are refused elsewhere."""
+    """Return how many partitions a request would create; invalid numbers count as 0 and are rejected elsewhere."""
     if topic.assignment:
         return len(topic.assignment)
     return config.num_partitions if topic.partition_count == -1 else max(topic.partition_count, 0)
@@ -106,7 +106,7 @@ def in_slices(first: list[Any], partitions: Iterable[PartitionRecord], count: in
 def internal_topic(
     name: str, *, image: ClusterImage, config: BrokerConfig, voter_ids: Collection[int] = ()
 ) -> NewTopic:
-    """An internal topic with the node's settings for it; RequestError as long as too few brokers are registered.
+    """Return an internal topic with the node's settings for it; raise while too few brokers are registered.
 
     The first group of a young cluster asks for it when some nodes are still starting, and its number of replicas stays
     what it was made with. So a setting that was given is kept to the letter, as Kafka does. The default asks for no
@@ -244,7 +244,7 @@ def check_replicas(replicas: list[int], image: ClusterImage) -> None:
 
 
 def check_usable(replicas: list[int], index: int, is_usable: Usable) -> None:
-    """Whether a new partition with these replicas would have a leader."""
+    """Return whether a new partition with these replicas would have a leader."""
     if not any(map(is_usable, replicas)):
         raise bad_assignment(
             f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
@@ -277,6 +277,6 @@ def active_in(image: ClusterImage) -> Usable:
 
 
 def _directory(broker_id: int, image: ClusterImage) -> uuid.UUID:
-    """The log directory a replica goes to: the broker's only one, or the id that says it has to choose."""
+    """Return the log directory of a new replica: the only one of the broker, or the id that lets it choose."""
     log_dirs = image.brokers[broker_id].registration.log_dirs
     return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY

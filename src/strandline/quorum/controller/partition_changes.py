@@ -161,7 +161,7 @@ class PartitionChange:
     # Elections.
 
     def _elected(self, isr: list[int], replicas: list[int], elr: list[int], last_known: list[int]) -> tuple[int, bool]:
-        """A leader, or none, and whether it may lack records."""
+        """Return the leader, or none, and whether it may lack records."""
         partition = self.partition
         eligible = isr or elr
         acceptable = [each for each in replicas if each in eligible and self._may_lead(each)]

@@ -85,13 +85,13 @@ def _alternated(brokers: list[BrokerImage], rng: random.Random) -> list[BrokerIm
 
 
 def _interleaved(columns: list[list[BrokerImage]]) -> list[BrokerImage]:
-    """The first of each, then the second of each, and so on."""
+    """Return the first of each, then the second of each, and so on."""
     rows = max(map(len, columns), default=0)
     return [column[row] for row in range(rows) for column in columns if row < len(column)]
 
 
 def _is_cordoned(broker: BrokerImage) -> bool:
-    """Whether none of its directories takes new replicas."""
+    """Return whether none of its directories takes new replicas."""
     cordoned = broker.registration.cordoned_log_dirs or ()
     return bool(cordoned) and set(broker.registration.log_dirs) <= set(cordoned)
 

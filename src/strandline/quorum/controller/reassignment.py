@@ -35,7 +35,7 @@ class Reassignment:
     def decide(
         self, asked: Sequence[Asked], *, may_change_factor: bool = True
     ) -> Iterator[Decision[RequestError | None]]:
-        """For each partition in order its records, and None or why it stays as it is."""
+        """Yield for each partition in order its records, and None or why it stays as it is."""
         for topic_name, index, replicas in asked:
             try:
                 topic = self._topic(topic_name, index)
@@ -105,7 +105,7 @@ class Reassignment:
 def ongoing(
     image: ClusterImage, asked: Sequence[tuple[str, Sequence[int]]] | None
 ) -> Iterator[tuple[str, int, PartitionImage] | None]:
-    """Each partition that is being reassigned; None where one was looked at that is not."""
+    """Yield each partition that is being reassigned; None for each other one."""
     if asked is None:
         asked = [(topic.name, range(len(topic.partitions))) for topic in list(image.topics.values())]
     for name, indexes in asked:

@@ -20,7 +20,7 @@ from strandline.quorum.image.cluster_image import NO_LEADER, NO_LEADER_CHANGE
 def decide(
     state: ControllerState, request: ResignLeadershipRequest
 ) -> Iterator[Decision[tuple[uuid.UUID, ResignedPartitionResult]]]:
-    """For each partition its records and its part of the answer."""
+    """Yield for each partition its records and its part of the response."""
     for topic in request.topics:
         for asked in topic.partitions:
             try:

@@ -99,7 +99,7 @@ class ControllerState:
     # Brokers.
 
     def broker(self, broker_id: int, broker_epoch: int) -> BrokerImage:
-        """The broker of this epoch; STALE_BROKER_EPOCH if another incarnation is registered, or none."""
+        """Return the broker of this epoch; raise STALE_BROKER_EPOCH if another incarnation is registered, or none."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             raise RequestError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -111,12 +111,12 @@ class ControllerState:
         return broker
 
     def is_usable(self, broker_id: int) -> bool:
-        """Whether the broker is active and stays so."""
+        """Return whether the broker is active and stays so."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_id not in self.leaving
 
     def may_lead(self, partition: PartitionImage, broker_id: int) -> bool:
-        """Whether the broker is active, stays so, and its directory with this partition is online."""
+        """Return whether the broker is active, stays so, and its directory with this partition is online."""
         return self.is_usable(broker_id) and self._has_directory(partition, self.image.brokers[broker_id])
 
     def _has_directory(self, partition: PartitionImage, broker: BrokerImage) -> bool:
@@ -135,7 +135,7 @@ class ControllerState:
         return not online or directory in online
 
     def directory_of(self, broker_id: int) -> uuid.UUID:
-        """Where a broker puts a new replica: its only directory, or the one that it will choose."""
+        """Return the directory of a new replica: the only one of the broker, or the id that lets it choose."""
         broker = self.image.brokers.get(broker_id)
         log_dirs = () if broker is None else broker.registration.log_dirs
         return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY
@@ -167,7 +167,7 @@ class ControllerState:
         return Election.UNCLEAN if is_allowed else Election.ONLINE
 
     def change(self, topic: Topic, index: int, *, in_sync_min: int | None = None) -> PartitionChange:
-        """A change of a partition, to be filled in."""
+        """Return a change of a partition, to be filled in."""
         return PartitionChange(
             topic.id,
             index,

@@ -66,13 +66,13 @@ class TopicCommands:
     def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> tuple[list[Any], list[CreatedTopic | RequestError]]:
-        """Records, and for each topic in order what was created or why it was not. One bad topic spoils no other."""
+        """Return records, and for each topic in order what was created or why it was not, independent of the others."""
         return _all_of(self.decide_topics(topics, validate_only=validate_only))
 
     def decide_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Decisions[CreatedTopic | RequestError]:
-        """The same, one topic at a time: a thousand take longer than the loop may be kept, or one that is large.
+        """Yield the same, one topic at a time, because many topics or a large one take longer than one turn may.
 
         Records must be handed to the driver before anybody else asks for a decision. Between two steps others may
         have theirs: each topic is held against what is decided when its turn comes.
@@ -161,7 +161,7 @@ class TopicCommands:
     def create_partitions(
         self, asked: Sequence[MorePartitions], *, validate_only: bool = False
     ) -> tuple[list[Any], list[RequestError | None]]:
-        """Records, and for each topic in order None or why it gets no more partitions."""
+        """Return records, and for each topic in order None or why it gets no more partitions."""
         return _all_of(self.decide_partitions(asked, validate_only=validate_only))
 
     def decide_partitions(
@@ -192,7 +192,7 @@ class TopicCommands:
         return new_partition_records(asked, image=state.image, rng=state.rng, is_usable=state.is_usable)
 
     def delete_topics(self, refs: Sequence[TopicRef]) -> tuple[list[Any], list[DeletedTopic]]:
-        """Records, and an outcome for each reference in order; names or ids that stand twice are refused both times."""
+        """Return records, and an outcome for each reference in order; duplicate names or ids are all rejected."""
         return _all_of(self.decide_deletions(refs))
 
     def decide_deletions(self, refs: Sequence[TopicRef]) -> Iterator[Decision[DeletedTopic]]:

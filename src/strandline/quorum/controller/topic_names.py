@@ -18,7 +18,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def why_invalid(name: str) -> str | None:
-    """What is wrong with `name`, or None if a topic may be called so."""
+    """Return what is wrong with `name`; None if it is a valid topic name."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):

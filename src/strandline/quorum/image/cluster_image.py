@@ -119,7 +119,7 @@ class ClusterImage:
         return topic.partitions[index]
 
     def copy(self) -> ClusterImage:
-        """An image of its own that holds the same, and an unfinished transaction as well. Partitions are shared."""
+        """Return a copy, with an unfinished transaction as well. Partitions are shared."""
         copied = dataclasses.replace(
             self,
             brokers={
@@ -310,11 +310,11 @@ class ClusterImage:
         self.producer_ids_broker = (record.broker_id, record.broker_epoch)
 
     def records(self) -> list[Any]:
-        """This image as records, in Kafka's order of a snapshot; folding them gives an equal image."""
+        """Return this image as records, in Kafka's order of a snapshot; folding them gives an equal image."""
         return list(self.iter_records())
 
     def iter_records(self) -> Iterator[Any]:
-        """The same, one by one; the image must not change meanwhile."""
+        """Yield the same, one by one; the image must not change meanwhile."""
         yield from self._feature_records()
         for broker_id in sorted(self.brokers):
             yield dataclasses.replace(self.brokers[broker_id].registration)
@@ -340,7 +340,7 @@ class ClusterImage:
 
 
 def fold(records: Iterable[Any]) -> ClusterImage:
-    """The image of a whole list of records."""
+    """Return the image of a list of records."""
     image = ClusterImage()
     for record in records:
         image.apply(record)

@@ -48,7 +48,7 @@ class KeptRecords:
 
 
 def _identity(record: Any, kind: str, attributes: tuple[str, ...]) -> Identity:
-    """What the record is about."""
+    """Return the key of what the record describes."""
     parts: list[object] = [kind]
     for attribute in attributes:
         value = getattr(record, attribute)

@@ -130,7 +130,7 @@ class BrokerImage:
         return endpoints[0].host if endpoints else ""
 
     def address(self, listener_name: str | None) -> tuple[str, int] | None:
-        """Where brokers reach it: at the listener that is named for that, or at its first."""
+        """Return the address for other brokers: that of the named listener, or the first one."""
         endpoints = self.registration.end_points
         chosen = [each for each in endpoints if each.name == listener_name] or endpoints
         return (chosen[0].host, chosen[0].port) if chosen else None

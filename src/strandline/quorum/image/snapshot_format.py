@@ -56,7 +56,7 @@ def control_record(kind: int, message: Message, timestamp_ms: int) -> Record:
 
 
 def decode_control_record(record: Record) -> Message | None:
-    """What a record of a control batch says of voters or of a snapshot; None for any other type."""
+    """Return the decoded control record about voters or a snapshot; None for any other type."""
     if record.key is None or record.value is None or len(record.key) < _CONTROL_KEY.size:
         raise CorruptLog(f"metadata log: the control record at {record.offset} has no key or no value")
     cls = _CONTROL_RECORDS.get(_CONTROL_KEY.unpack_from(record.key)[1])
@@ -108,7 +108,7 @@ class SnapshotReader:
         self.last_timestamp_ms = 0
 
     def batches(self) -> Iterator[list[Any]]:
-        """The records of each batch, decoded. CorruptLog if the snapshot is damaged, or was never finished."""
+        """Yield the decoded records of each batch; raise CorruptLog if the snapshot is damaged or unfinished."""
         has_header = has_footer = False
         size = next_offset = 0
         epoch: int | None = None
@@ -147,7 +147,7 @@ class SnapshotReader:
 
 
 def header_timestamp_ms(first_bytes: Buffer) -> int:
-    """The time of the last record that a snapshot holds, from its first batch."""
+    """Return the time of the last record of a snapshot, from its first batch."""
     if len(first_bytes) < PREFIX_SIZE or len(first_bytes) < PREFIX.unpack_from(first_bytes)[1] + PREFIX_SIZE:
         raise CorruptLog("a snapshot ends in its header")
     for columns in columns_of(first_bytes):
@@ -168,7 +168,7 @@ def encode_snapshot(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> bytes:
-    """A whole snapshot at once; for small ones."""
+    """Encode a whole small snapshot at once."""
     writer = SnapshotWriter(snapshot_id, now_ms=now_ms, last_timestamp_ms=last_timestamp_ms)
     parts = [writer.begin(kraft_version=kraft_version, voters=voters)]
     parts += [writer.batch(records[at : at + RECORDS_PER_BATCH]) for at in range(0, len(records), RECORDS_PER_BATCH)]
@@ -178,7 +178,7 @@ def encode_snapshot(
 def bootstrap_snapshot(
     voters: VotersRecord | None, features: Mapping[str, int], kraft_version: int, *, now_ms: int
 ) -> bytes:
-    """What `strandline format` writes as the snapshot of offset 0: who the voters are, and the first features.
+    """Return the snapshot of offset 0 that `strandline format` writes: voters and first features.
 
     Without voters (a broker that is to join, or voters that stand in its configuration) only the features are written.
     """

@@ -58,7 +58,7 @@ class FetchAnswer:
 
 
 def check_position(log: RaftLog, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
-    """None if the entry before `offset` is of `epoch` here too; else where to cut, or the snapshot to take instead."""
+    """Return None if the entry before `offset` is of `epoch` here, too; else where to truncate, or a snapshot."""
     earliest = log.earliest_snapshot
     if earliest is not None:
         start = log.start_offset
@@ -74,7 +74,7 @@ def check_position(log: RaftLog, offset: int, epoch: int) -> EpochEnd | Snapshot
 
 
 def truncation_point(log: RaftLog, diverging: EpochEnd) -> int:
-    """How far our log can agree with a leader's in which `diverging.epoch` ends where it says."""
+    """Return how far our log can agree with that of a leader with this `diverging.epoch`."""
     own = log.end_of_epoch(diverging.epoch)
     if own.epoch == diverging.epoch:
         return min(own.end_offset, diverging.end_offset, log.end_offset)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def fetch_deadline(state: RaftState) -> float:
-    """When the fetching needs a turn: to ask again, or to give up a request that was never answered."""
+    """Return when to fetch again, or to give up a request without an answer."""
     fetching = state.fetching
     if fetching.request is not None:
         return fetching.give_up_at
@@ -93,7 +93,7 @@ def _failed(state: RaftState, now: float) -> None:
 
 
 def _is_answered(state: RaftState, request: Message) -> bool:
-    """Whether this is the one request under way; it no longer is."""
+    """Return whether this is the one request under way; it no longer is."""
     if request is not state.fetching.request or not isinstance(state.role, Follower | Unattached):
         return False
     state.fetching.request = None
@@ -174,7 +174,7 @@ def _take(state: RaftState, partition: PartitionData, now: float) -> None:
 
 
 def _cut(state: RaftState, diverging: EpochEnd, now: float) -> None:
-    """The leader's log is another one from some entry on: drop ours from there."""
+    """Truncate our log where it diverges from the leader's."""
     end_offset = truncation_point(state.log, diverging)
     if end_offset < state.high_watermark or end_offset >= state.log.end_offset:
         state.effects.append(

@@ -72,7 +72,7 @@ def _why_not_served(state: RaftState, cluster_id: str | None, epoch: int, replic
 
 
 def _note(state: RaftState, role: Leader, key: ReplicaKey, end_offset: int | None, now: float) -> None:
-    """A replica fetched; with `end_offset`, everything before that is on its disk."""
+    """Note the fetch of a replica; with `end_offset`, everything before that is on its disk."""
     if key.node_id == state.node_id:
         return
     if state.voters.holds(key):
@@ -91,7 +91,7 @@ def _note(state: RaftState, role: Leader, key: ReplicaKey, end_offset: int | Non
 
 
 def advance(state: RaftState, role: Leader) -> None:
-    """Everything is committed that a majority has on disk, we among them only with what we have flushed.
+    """Advance the high watermark to what a majority has on disk; this node counts with what it has flushed.
 
     Entries of earlier epochs are never committed by counting: another leader could still take them back (the Raft
     paper's figure 8). They are once an entry of this epoch is, and the first of those is the leader change record.

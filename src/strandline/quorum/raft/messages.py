@@ -41,7 +41,7 @@ MAX_BYTES: Final = 1024 * 1024
 
 
 def only_partition(message: Any) -> Any | None:
-    """The one partition that a request or answer of the quorum is about; None if it is not about ours alone."""
+    """Return the one partition of a request or answer of the quorum; None if it is not ours alone."""
     topics = message.topics
     if len(topics) != 1:
         return None
@@ -55,7 +55,7 @@ def only_partition(message: Any) -> Any | None:
 
 
 def endpoint_of(message: Any, node_id: int) -> Peer | None:
-    """Where `node_id` is, if the answer tells."""
+    """Return the endpoint of `node_id`, if the answer has it."""
     for node in message.node_endpoints:
         if node.node_id == node_id and node.host and node.port > 0:
             return Peer(node_id, node.host, node.port)
@@ -188,7 +188,7 @@ def end_response(error: ErrorCode, leader_id: int, epoch: int, leader: Peer | No
 
 
 def replica_fetch(request: fetch.FetchRequest) -> ReplicaFetch | None:
-    """The facts of a Fetch of `__cluster_metadata-0`; None if it is about anything else."""
+    """Return the facts of a Fetch of `__cluster_metadata-0`; None if it is about anything else."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic = request.topics[0]

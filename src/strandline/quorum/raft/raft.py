@@ -247,7 +247,7 @@ class Raft:
         return self.on_end_quorum_epoch(request, now)
 
     def on_fetch(self, fetch: ReplicaFetch, now: float) -> FetchAnswer:
-        """A Fetch came: what to answer. The fetch offset counts as the replica's acknowledgement."""
+        """Answer a Fetch. The fetch offset counts as the acknowledgement of the replica."""
         return leading.on_fetch(self._state, fetch, now)
 
     def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
@@ -255,13 +255,13 @@ class Raft:
         return leading.answer_fetch(self._state, fetch)
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None, now: float) -> ErrorCode:
-        """A FetchSnapshot came: NONE if this node may answer it. The bytes are the driver's."""
+        """Return NONE if this node may answer a FetchSnapshot. The driver reads the bytes."""
         return leading.on_fetch_snapshot(self._state, key, leader_epoch, cluster_id, now)
 
     # Answers, and the driver's own news
 
     def on_answer(self, to: Peer, request: Message, response: Any, now: float) -> None:
-        """The answer to a `Send`, whose `to` and `request` these are; None if there was none."""
+        """Take the answer to a `Send` with this `to` and `request`; None if there was none."""
         state = self._state
         if isinstance(request, FetchRequest):
             following.on_fetch_answer(state, to, request, response, now)
@@ -305,11 +305,11 @@ class Raft:
             leading.resign(self._state, now)
 
     def learn_voters(self, voters: VoterSet, offset: int) -> None:
-        """A VotersRecord stands at `offset` of the log."""
+        """Take the VotersRecord at `offset` of the log."""
         self._state.learn_voters(voters, offset)
 
     def describe(self, now: float) -> list[ReplicaFacts]:
-        """Of all replicas, voters first, each by id; empty on who does not lead."""
+        """Return facts of all replicas, voters first, each by id; empty if this node does not lead."""
         state, role = self._state, self._state.role
         if not isinstance(role, Leader):
             return []

@@ -58,7 +58,7 @@ class RaftLog(Protocol):
         """The newest complete snapshot. Its end is never above the high watermark of the replica that made it."""
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch up to `epoch` that has entries here, and where it ends.
+        """Return the largest epoch up to `epoch` that has entries here, and its end offset.
 
         `EpochEnd(epoch, start_offset)` if all entries have larger epochs (`LeaderEpochs.end_offset` says the same),
         `EpochEnd(last_epoch, end_offset)` if all have smaller ones or there are none.

@@ -128,7 +128,7 @@ class RaftState:
         self.effects.append(Send(to, request, VERSIONS[type(request)], timeout_s))
 
     def learn_voters(self, voters: VoterSet, offset: int) -> None:
-        """A record at `offset` says who votes. A leader counts them from now on, with what it knows of each."""
+        """Take the voters of a record at `offset`. A leader counts them from now on, with what it knows of each."""
         if voters == self.voters:
             return
         self.history.add(offset, voters)
@@ -192,7 +192,7 @@ class RaftState:
         self._enter(resigned, self.epoch)
 
     def learn(self, epoch: int, leader_id: int, leader: Peer | None, now: float) -> bool:
-        """A peer says who leads `epoch`. True if that changed anything."""
+        """Take the leader of `epoch` from a peer; return whether that changed anything."""
         if epoch < self.epoch or epoch > EPOCH_LAST:
             return False
         peer = None

@@ -23,12 +23,12 @@ META_PROPERTIES_VERSION = "1"
 
 
 def uuid_text(value: uuid.UUID) -> str:
-    """A UUID as Kafka writes it: base64 for URLs, without padding, 22 characters."""
+    """Return a UUID as Kafka writes it: base64 for URLs, without padding, 22 characters."""
     return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def parse_uuid(text: str) -> uuid.UUID:
-    """The UUID that Kafka would write as `text`; CorruptLog if it is none."""
+    """Return the UUID that Kafka would write as `text`; raise CorruptLog if it is invalid."""
     try:
         decoded = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

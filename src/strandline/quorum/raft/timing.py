@@ -36,11 +36,11 @@ class RaftTiming:
 
     @property
     def fetch_timeout_min_s(self) -> float:
-        """For so long a follower of a leader does not stand for election."""
+        """Seconds after a fetch in which a follower does not stand for election."""
         return self.fetch_timeout_s * 0.8
 
     def fetch_timeout(self, random: Random) -> float:
-        """A bit less than the timeout, for each another: a leader's silence must not make all stand at once."""
+        """Return a random time below the timeout, so that not all followers stand for election at once."""
         return self.fetch_timeout_min_s + 0.2 * self.fetch_timeout_s * random.random()
 
     def election_timeout(self, random: Random) -> float:
@@ -53,7 +53,7 @@ class RaftTiming:
         return min(spread, self.election_backoff_max_s)
 
     def succession_delay(self, position: int, count: int) -> float:
-        """How long the voter at `position` of a resigning leader's list waits: the first stands at once."""
+        """Return the wait of the voter at `position` of a resigning leader's list: the first does not wait."""
         if position == 0:
             return 0.0
         halvings = min(10, max(0, count - 1 - position))

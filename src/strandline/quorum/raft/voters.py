@@ -86,7 +86,7 @@ class VoterSet:
         return self._by_id.get(node_id)
 
     def holds(self, key: ReplicaKey) -> bool:
-        """Whether `key` votes: the id, and the directory too if the set knows it."""
+        """Return whether `key` votes: the id, and the directory too if the set knows it."""
         voter = self._by_id.get(key.node_id)
         return voter is not None and voter.directory_id in (ZERO_UUID, key.directory_id)
 
@@ -94,7 +94,7 @@ class VoterSet:
         return [voter for voter in self._by_id.values() if voter.node_id != node_id]
 
     def record(self) -> VotersRecord:
-        """As it stands in the log and in the bootstrap snapshot."""
+        """Return the record for the log and the bootstrap snapshot."""
         return VotersRecord(
             voters=[
                 VoterEntry(
@@ -136,7 +136,7 @@ class VoterHistory:
         self._sets.append(voters)
 
     def replace(self, offset: int, voters: VoterSet) -> None:
-        """A snapshot that ends at `offset` says who votes: nothing before it matters any more."""
+        """Take the voters of a snapshot that ends at `offset`; earlier ones are forgotten."""
         self._offsets = [offset - 1]
         self._sets = [voters]
 

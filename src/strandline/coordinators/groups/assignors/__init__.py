@@ -20,5 +20,5 @@ ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Assignment]]] = {"uniform":
 
 
 def assign(name: str, spec: GroupSpec) -> dict[str, Assignment]:
-    """For each member, in the order of `spec.members`, its partitions by topic id; lists in order, none empty."""
+    """Return for each member, in the order of `spec.members`, its partitions by topic id; sorted lists, none empty."""
     return ASSIGNORS[name](spec)

@@ -108,7 +108,7 @@ class ClassicGroup:
         return self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Whether a member that offers these protocols can live with the members that are there."""
+        """Return whether a member that offers these protocols can live with the members that are there."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return protocol_type == self.protocol_type and any(
@@ -116,7 +116,7 @@ class ClassicGroup:
         )
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """Who speaks? A static member is fenced when another process has taken its instance id."""
+        """Return why the sender is not a member; a static one is fenced when another process has its instance id."""
         if group_instance_id is not None:
             known_id = self.static_members.get(group_instance_id)
             if known_id is None:
@@ -126,7 +126,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def select_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; the most votes win."""
+        """Return the protocol with the most votes; each member votes for its first one that all support."""
         candidates = {name for name, count in self.supporters.items() if count == len(self.members)}
         votes: Counter[str] = Counter()
         for member in self.members.values():
@@ -179,7 +179,7 @@ class ClassicGroup:
         self.pending_sync.pop(member_id, None)
 
     def replace_static(self, old_id: str, new_id: str) -> Member:
-        """A new process takes over an instance id: same seat, same assignment, another member id."""
+        """Give the instance id to a new process: the same assignment, another member id."""
         assert old_id not in self.awaiting_join
         assert old_id not in self.awaiting_sync
         member = self.members.pop(old_id)

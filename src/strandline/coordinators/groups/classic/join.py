@@ -39,7 +39,7 @@ COMPARED_BYTES_MAX = 65_536
 
 
 def request_error(request: JoinGroupRequest, step: StepContext) -> ErrorCode:
-    """What is wrong with the request whatever the group is like."""
+    """Return what is wrong with the request, regardless of the group."""
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not step.config.min_session_timeout_ms <= request.session_timeout_ms <= step.config.max_session_timeout_ms:
@@ -223,7 +223,7 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, st
 def keep_generation(
     group: ClassicGroup, event: JoinGroup, member: Member, step: StepContext, *, old_leader: str | None
 ) -> None:
-    """A static member came back within its session: it takes its seat again and the others notice nothing."""
+    """Take back a static member within its session, without a rebalance."""
     del group.awaiting_join[member.member_id]
     step.append(group_metadata_record(group))
     if event.api_version >= SKIP_ASSIGNMENT_FROM_VERSION:
@@ -238,7 +238,7 @@ def keep_generation(
 
 
 def subscribes_to_others(member: Member, request: JoinGroupRequest) -> bool:
-    """Whether the member wants other topics than before. What it owns, which it says too, is left aside."""
+    """Return whether the member wants other topics than before. What it owns, which it says too, is left aside."""
     offered = protocols_of(request.protocols)
     if member.protocols == offered or request.protocol_type != PROTOCOL_TYPE:
         return False
@@ -258,7 +258,7 @@ def rebalance_timeout_of(request: JoinGroupRequest) -> int:
 
 
 def protocols_of(protocols: Sequence[JoinGroupRequestProtocol]) -> tuple[Protocol, ...]:
-    """The protocols in the member's order of preference; a name that comes twice counts once."""
+    """Return the protocols in the member's order of preference, each name once."""
     first: dict[str, bytes] = {}
     for protocol in protocols:
         first.setdefault(protocol.name, protocol.metadata)

@@ -66,7 +66,7 @@ def sync_error(group: ClassicGroup | None, request: SyncGroupRequest) -> ErrorCo
 
 
 def assign(group: ClassicGroup, request: SyncGroupRequest, step: StepContext) -> None:
-    """The leader's word. A member it forgot gets an empty assignment; a stranger it names gets none."""
+    """Store the leader's assignment. A member that it left out gets an empty one; unknown members are ignored."""
     assignments = {assignment.member_id: assignment.assignment for assignment in request.assignments}
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

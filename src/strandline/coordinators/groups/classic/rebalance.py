@@ -126,7 +126,7 @@ def maybe_complete_join(group: ClassicGroup, step: StepContext) -> None:
 
 
 def complete_join(group: ClassicGroup, step: StepContext) -> None:
-    """The waiting is over: who has not joined is out, who has joined gets the next generation."""
+    """End the wait: remove members that have not joined, and answer the others with the next generation."""
     step.cancel_timer(join_key(group))
     # A static member keeps its seat until its session ends: it may be restarting.
     absent = [

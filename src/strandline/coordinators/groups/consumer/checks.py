@@ -34,7 +34,7 @@ LENGTH_BYTES = 3
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, api_version: int, config: GroupConfig) -> None:
-    """What is wrong whatever the group is like."""
+    """Raise RequestError for what is wrong regardless of the group."""
     if not config.is_consumer_protocol_enabled:
         raise RequestError(ErrorCode.UNSUPPORTED_VERSION, "")
     if is_blank(request.group_id):
@@ -111,7 +111,7 @@ def check_static_seat(seated: ConsumerMember, request: ConsumerGroupHeartbeatReq
 
 
 def check_is_known(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """Who speaks? A static member is fenced when another process has taken its instance id."""
+    """Return the sending member; a static one is fenced when another process has its instance id."""
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:

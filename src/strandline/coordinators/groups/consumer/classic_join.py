@@ -80,7 +80,7 @@ def join(
 def joining_subscription(
     group: ConsumerGroup, request: JoinGroupRequest, step: StepContext
 ) -> ConsumerProtocolSubscription:
-    """What the member subscribes to and owns. Raises RequestError for who may not join."""
+    """Return subscription and owned partitions of the member. Raise RequestError if it may not join."""
     member = group.members.get(request.member_id)
     has_seat = request.group_instance_id is not None and request.group_instance_id in group.static_members
     if member is None and not has_seat and len(group.members) >= step.config.consumer_group_size_max:
@@ -101,7 +101,7 @@ def joining_subscription(
 
 
 def is_supported(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """Whether all classic members, this one among them, could follow one protocol, should the group become classic."""
+    """Return whether all classic members, with this one, support one protocol, if the group became classic."""
     if request.protocol_type != PROTOCOL_TYPE or not request.protocols:
         return False
     seated = None if request.group_instance_id is None else group.static_members.get(request.group_instance_id)
@@ -113,7 +113,7 @@ def is_supported(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
 
 
 def expels_consumer(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
-    """Whether the seat is that of a member of the consumer protocol, which may be alive and not know of it."""
+    """Return whether the seat is that of a member of the consumer protocol, which may be alive and not know of it."""
     seated = None if request.group_instance_id is None else group.static_member(request.group_instance_id)
     return (
         seated is not None
@@ -126,7 +126,7 @@ def expels_consumer(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
 def seat(
     group: ConsumerGroup, event: JoinGroup, records: list[Record], step: StepContext, random: Random, *, expels: bool
 ) -> ConsumerMember:
-    """The member that joins: it was there before, takes over the seat of a static member, or is new."""
+    """Return the joining member: a known one, the successor of a static one, or a new one."""
     request = event.request
     member_id = request.member_id or classic_join.new_member_id(event, random)
     seated = None if request.group_instance_id is None else group.static_member(request.group_instance_id)
@@ -225,7 +225,7 @@ def owned_partitions(subscription: ConsumerProtocolSubscription, topics: Topics)
 
 
 def joined(member: ConsumerMember) -> JoinGroupResponse:
-    """No leader and no members: the coordinator assigns, and everybody follows."""
+    """Return the response without leader and members, because the coordinator assigns."""
     assert member.classic is not None
     return JoinGroupResponse(
         generation_id=member.member_epoch,
@@ -238,7 +238,7 @@ def joined(member: ConsumerMember) -> JoinGroupResponse:
 def go_on_in_classic(
     group: ConsumerGroup, classic: ClassicGroup, member: ConsumerMember, event: JoinGroup, step: StepContext
 ) -> None:
-    """The last member of the consumer protocol was replaced by this one."""
+    """Continue as a classic group, because this member replaced the last one of the consumer protocol."""
     step.note(group, Happening.CONVERTED, reason="only members of the classic protocol are left")
     seated = classic.members[member.member_id]
     if migration.is_agreed(group):

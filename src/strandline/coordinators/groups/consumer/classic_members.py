@@ -123,7 +123,7 @@ def must_join(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -
 
 
 def is_outdated(group: ConsumerGroup, member: ConsumerMember, step: StepContext) -> bool:
-    """Whether there is a newer target than the member's, or its JoinGroup would make one.
+    """Return whether there is a newer target than the member's, or its JoinGroup would make one.
 
     While the next target has to wait for its time, a JoinGroup brings nothing, and each would be followed by another.
     """
@@ -131,7 +131,7 @@ def is_outdated(group: ConsumerGroup, member: ConsumerMember, step: StepContext)
 
 
 def waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether it lacks a partition that another has not given up."""
+    """Return whether it lacks a partition that another has not given up."""
     return any(
         partition not in member.assigned.get(topic_id, {})
         and group.owner(topic_id, partition) not in (None, member.member_id)

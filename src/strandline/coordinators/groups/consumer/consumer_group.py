@@ -109,7 +109,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.group_epoch = 0
         self.metadata_hash = 0
-        """Of the topics that the group subscribes to, as of `group_epoch`."""
+        """The hash of the subscribed topics, as of `group_epoch`."""
         self.assignment_epoch = 0
         self.assignment_timestamp_ms = 0
         """When the target assignment was computed."""
@@ -121,7 +121,7 @@ class ConsumerGroup:
         self.regexes: dict[str, ResolvedRegex] = {}
         """The topics that each pattern of a member matches."""
         self.owners: dict[UUID, dict[int, str]] = {}
-        """Who owns a partition or has not given it up yet, by topic id and partition."""
+        """The member that owns a partition or has not released it yet, by topic id and partition."""
         self.metadata_may_have_changed = True
         """Topics may have changed since the hash was computed, so the next heartbeat checks; True after a load."""
         self.changed_topics: frozenset[str] = frozenset()
@@ -163,7 +163,7 @@ class ConsumerGroup:
         return self._subscribed
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The names one member subscribes to. A pattern that was not resolved yet matches nothing."""
+        """Return the topics that one member subscribes to. An unresolved pattern matches nothing."""
         resolved = self.regexes.get(member.subscribed_topic_regex) if member.subscribed_topic_regex else None
         if resolved is None:
             return member.subscribed_topic_names
@@ -178,7 +178,7 @@ class ConsumerGroup:
         return None if partitions is None else partitions.get(partition)
 
     def preferred_assignor(self, served: Sequence[str]) -> str:
-        """The assignor that most members name, in a tie the one that the broker names first.
+        """Return the assignor that most members name; in a tie the first in the setting of the broker.
 
         A group may come from a coordinator that served others. A vote for one of those does not count.
         """
@@ -189,7 +189,7 @@ class ConsumerGroup:
         return [member for member in self.members.values() if member.classic is not None]
 
     def validate_member(self, member_id: str, member_epoch: int) -> ErrorCode:
-        """Who reads offsets? A member in its present epoch; anybody who does not claim to be one may too."""
+        """Return why the sender is not a member in its present epoch, which it must be to fetch offsets."""
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -230,7 +230,7 @@ class ConsumerGroup:
         self._subscribed = None
 
     def patterns_changed(self) -> None:
-        """To be called when what a pattern matches is not the same any more."""
+        """Recompute the subscriptions, because a pattern matches other topics now."""
         self._subscribed = None
 
     def set_partitions(self, member: ConsumerMember, *, assigned: Partitions, pending_revocation: Partitions) -> None:

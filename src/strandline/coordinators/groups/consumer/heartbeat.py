@@ -128,7 +128,7 @@ def joinable_group(found: Group | None, group_id: str, records: list[Record], st
 
 
 def new_member_id(random: Random) -> str:
-    """A random id in the form that Kafka gives it."""
+    """Return a random id in the form of Kafka."""
     return base64.urlsafe_b64encode(random.getrandbits(128).to_bytes(16, "big")).rstrip(b"=").decode()
 
 
@@ -235,7 +235,7 @@ def take_over(
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether the member says everything of itself: it joins, or an error made it unsure of what we know."""
+    """Return whether the member says everything of itself: it joins, or an error made it unsure of what we know."""
     return request.member_epoch == JOIN_EPOCH or (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -244,7 +244,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def same_partitions(before: Partitions, after: Partitions) -> bool:
-    """Whether the member owns the same, whenever it was given it."""
+    """Return whether the member owns the same, whenever it was given it."""
     return before is after or (
         before.keys() == after.keys() and all(before[topic_id].keys() == after[topic_id].keys() for topic_id in before)
     )

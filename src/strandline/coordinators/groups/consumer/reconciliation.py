@@ -154,7 +154,7 @@ def _unsubscribed(member: ConsumerMember, subscribed: SubscribedIds, owned: Owne
 
 
 def owns_any(owned: Owned, partitions: Partitions) -> bool:
-    """Whether the member still owns any of these; as long as it does not say, it does."""
+    """Return whether the member still owns any of these; as long as it does not say, it does."""
     if owned is None:
         return True
     return any(

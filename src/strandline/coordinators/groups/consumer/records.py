@@ -144,7 +144,7 @@ def partition_metadata_tombstone(group_id: str) -> Record:
 
 
 def consumer_group_records(group: ConsumerGroup) -> list[Record]:
-    """Everything that the log must hold for the group to be loaded as it is."""
+    """Return all records that are needed to load the group as it is."""
     group_id = group.group_id
     return [
         *(member_record(group_id, member) for member in group.members.values()),

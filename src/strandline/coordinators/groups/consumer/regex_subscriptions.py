@@ -52,7 +52,7 @@ def check(pattern: str) -> None:
 
 
 def matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether the whole of a name matches; RequestError as `check` for what RE2 does not take."""
+    """Return whether the whole of a name matches; RequestError as `check` for what RE2 does not take."""
     compiled = _compiled(pattern)
     return lambda name: bool(compiled.Match(name))
 

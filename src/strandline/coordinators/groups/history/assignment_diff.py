@@ -52,7 +52,7 @@ def ref_of(member: Member | ConsumerMember) -> MemberRef:
 
 
 def assignments_of(group: Group) -> dict[str, MemberAssignment]:
-    """What each member owns now, by member id."""
+    """Return what each member owns now, by member id."""
     if isinstance(group, ClassicGroup):
         return {
             member.member_id: MemberAssignment(
@@ -64,7 +64,7 @@ def assignments_of(group: Group) -> dict[str, MemberAssignment]:
 
 
 def is_same(before: Held, after: Held) -> bool:
-    """Whether nothing moved, as far as can be seen without opening it."""
+    """Return whether nothing moved, as far as can be seen without opening it."""
     if before is after:
         return before is not None
     if isinstance(before, bytes) or isinstance(after, bytes) or before is None or after is None:
@@ -81,7 +81,7 @@ def size_bytes(held: Held) -> int:
 
 
 def assignment_diff(before: Held, after: Held, name_of: Callable[[UUID], str]) -> AssignmentDiff | None:
-    """What went and what came; None if what a member owned cannot be read, as for clients that are no consumers."""
+    """Return lost and gained partitions; None if an assignment cannot be read, as of clients that are no consumers."""
     had, has = partitions_of(before, name_of), partitions_of(after, name_of)
     if had is None or has is None:
         return None

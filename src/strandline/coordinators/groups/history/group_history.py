@@ -181,7 +181,7 @@ class GroupHistory:
         self._keep(observed, alone)
 
     def settle(self, group: Group, now_ms: int) -> Rebalance | None:
-        """The group may be at rest: if it is, the rebalance that is open ends. Tells which one did."""
+        """End the open rebalance if the group is at rest; return it."""
         observed = self._groups.get(group.group_id)
         if observed is None or observed.open is None or not is_at_rest(group):
             return None
@@ -222,7 +222,7 @@ class GroupHistory:
     # ---- what is reported
 
     def of(self, group_id: str) -> list[Rebalance]:
-        """The oldest first; the last one may be under way."""
+        """Return the rebalances of the group, the oldest first; the last one may be in progress."""
         observed = self._groups.get(group_id)
         if observed is None:
             return []

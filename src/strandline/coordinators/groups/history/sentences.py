@@ -43,7 +43,7 @@ def short_name(who: MemberRef) -> str:
 
 
 def note_line(group_id: str, note: RebalanceNote) -> Tell | None:
-    """The line of the log, if the happening deserves one before its rebalance has ended."""
+    """Return the log line of a happening that is logged before its rebalance has ended."""
     if note.who is None or (note.what not in TOLD_AT_ONCE and not note.flaps):
         return None
     return Tell(
