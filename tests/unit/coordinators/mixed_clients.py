@@ -552,7 +552,7 @@ class ConsumerClient(Client):
             self.target = None
             was_member, self.epoch = self.epoch > 0, 0
             if code is ErrorCode.UNRELEASED_INSTANCE_ID or (code is ErrorCode.GROUP_ID_NOT_FOUND and was_member):
-                # The common clients give up then: somebody else has its seat, or the group is not what it was.
+                # The common clients give up then: another member has its instance id, or the group is not what it was.
                 self.die()
             return
         self.epoch = response.member_epoch

@@ -266,7 +266,7 @@ class Story:
         member_id: str | None = None,
         metadata: str | None = None,
     ) -> ErrorCode:
-        """A producer commits for the client with this name, or for nobody in particular."""
+        """A producer commits for the client with this name, or for no member."""
         client = Client("nobody") if name is None else self.client(name)
         committed = OffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_leader_epoch=4, committed_metadata=metadata
@@ -431,7 +431,7 @@ def check_invariants(story: Story) -> None:
         assert set(group.static_members.values()) == {
             member.member_id for member in group.members.values() if member.group_instance_id is not None
         }
-        # Every wait ends: whoever waits, and whoever could vanish, has a timer that will say so.
+        # Every wait ends: each waiting client, and each member that could vanish, has a timer.
         if group.state == "PreparingRebalance":
             assert any(key.kind == "join" and key.group_id == group.group_id for key in story.timers), states
         for member_id in [*group.members, *group.pending_join]:

@@ -61,7 +61,7 @@ def test_uniform_sizes_differ_by_one_at_most(spec: GroupSpec) -> None:
 def test_uniform_moves_as_little_as_balance_allows(spec: GroupSpec) -> None:
     held = held_pairs(spec)
     kept = held.intersection(pairs(assign("uniform", spec)))
-    # Nobody can keep more than the larger share, and only so many members can have that.
+    # No member can keep more than the larger share, and only so many members can have that.
     counts = Counter(member_id for member_id, _, _ in held)
     total = sum(spec.partitions[topic_id] for topic_id in next(iter(spec.members.values())).topic_ids) if held else 0
     share, larger = divmod(total, len(spec.members) or 1)

@@ -70,7 +70,7 @@ def test_a_member_that_leaves_frees_what_it_owned() -> None:
     assert (answer.member_epoch, told(answer)) == (4, ALL)
 
 
-def test_the_last_member_leaves_an_empty_group_that_is_assigned_at_once_when_somebody_comes() -> None:
+def test_the_last_member_leaves_an_empty_group_that_is_assigned_at_once_when_a_member_joins() -> None:
     story = ConsumerStory(interval_ms=1_000)
     story.join("a")
     story.leave("a")
@@ -165,7 +165,7 @@ def test_a_member_that_was_fenced_joins_again_under_its_own_id_and_keeps_what_wa
     assert code(story.say("a", 9, instance_id=instance_id)) is ErrorCode.FENCED_MEMBER_EPOCH
     again = story.join("a", instance_id=instance_id)
     assert (code(again), again.member_epoch, told(again)) == (ErrorCode.NONE, 3, {"1": [0, 1]})
-    assert story.group.group_epoch == 3, "nobody else noticed"
+    assert story.group.group_epoch == 3, "no other member noticed"
 
 
 # ---- static members
@@ -180,10 +180,10 @@ def test_a_static_member_comes_back_under_another_id_to_what_it_owned() -> None:
     story.say("b", 3)
     away = story.say("a", -2, instance_id="i")
     assert (away.member_id, away.member_epoch) == ("a", -2)
-    assert told(story.say("b", 3)) is None, "nobody gets what is kept"
+    assert told(story.say("b", 3)) is None, "no member gets what is kept"
     back = story.join("a2", instance_id="i")
     assert (back.member_epoch, told(back)) == (3, {"1": [0, 1]})
-    assert story.group.group_epoch == 3, "nobody else noticed"
+    assert story.group.group_epoch == 3, "no other member noticed"
     assert code(story.say("a", 3, instance_id="i")) is ErrorCode.FENCED_INSTANCE_ID
     assert code(story.say("a", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -225,7 +225,7 @@ def test_a_static_member_that_goes_while_it_gives_up_has_given_up() -> None:
     assert story.group.state == "Stable"
 
 
-def test_instance_ids_that_nobody_has() -> None:
+def test_unknown_instance_ids() -> None:
     story = ConsumerStory()
     story.join("a", instance_id="i")
     assert code(story.say("a", 2, instance_id="j")) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -262,7 +262,7 @@ def test_topics_of_others_cost_no_epoch() -> None:
     assert story.group.group_epoch == 2
 
 
-def test_a_topic_that_changed_while_nobody_looked_is_seen_by_the_next_coordinator() -> None:
+def test_a_topic_that_changed_without_a_coordinator_is_seen_by_the_next_one() -> None:
     story = ConsumerStory()
     story.join("a")
     story.topics.grow("t", 5)
@@ -296,7 +296,7 @@ def test_who_unsubscribes_gives_up_although_the_next_assignment_is_not_due() -> 
     assert story.group.group_epoch > story.group.assignment_epoch
 
 
-def test_nobody_subscribes_to_anything() -> None:
+def test_a_group_without_subscriptions() -> None:
     story = ConsumerStory()
     answer = story.join("a", names=[])
     assert (code(answer), told(answer)) == (ErrorCode.NONE, {})
@@ -472,7 +472,7 @@ def test_a_commit_that_was_under_way_when_its_partition_went_to_another_is_refus
     assert story.commit("b", got.member_epoch, 5, partition=given) is ErrorCode.NONE
 
 
-def test_what_nobody_owns_may_be_committed_by_any_member() -> None:
+def test_unowned_partitions_may_be_committed_by_any_member() -> None:
     story = ConsumerStory(topics={"t": 2, "u": 1})
     story.join("a")
     assert story.commit("a", 2, 5, topic="u") is ErrorCode.NONE
@@ -516,7 +516,7 @@ def test_describe() -> None:
     assert (nobody.error_code, nobody.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group nobody not found.")
 
 
-def test_sessions_begin_anew_with_another_coordinator() -> None:
+def test_sessions_restart_with_another_coordinator() -> None:
     story = ConsumerStory()
     story.join("a", rebalance_ms=20_000)
     story.join("b")
@@ -526,7 +526,7 @@ def test_sessions_begin_anew_with_another_coordinator() -> None:
     story.pass_ms(15_000)
     assert list(story.group.members) == ["a", "b"]
     story.pass_ms(6_000)
-    assert list(story.group.members) == ["b"], "the time to give up begins anew too, and ends"
+    assert list(story.group.members) == ["b"], "the rebalance timeout restarts, too, and ends"
     story.pass_ms(SESSION_MS)
     assert story.group.state == "Empty"
 

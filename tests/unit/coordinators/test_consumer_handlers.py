@@ -84,7 +84,7 @@ def test_a_member_joins_and_is_described(world: World, version: int) -> None:
     assert (69, ErrorCode.GROUP_ID_NOT_FOUND) in world.errors
 
 
-def test_nobody_is_told_what_is_not_committed(world: World) -> None:
+def test_a_heartbeat_is_not_answered_before_its_records_are_committed(world: World) -> None:
     partition = world.partition_of("g")
     partition.commits_at_once = False
     joined = join(world, "m")

@@ -32,9 +32,9 @@ class Consumer:
         self.names = ["t"]
         self.is_calm = False
         """It loses no answer and acts at once on what it hears."""
-        self.begin_anew()
+        self.start_over()
 
-    def begin_anew(self) -> None:
+    def start_over(self) -> None:
         self.epoch = 0
         self.owned: set[tuple[str, int]] = set()
         self.assigned: set[tuple[str, int]] | None = None
@@ -76,7 +76,7 @@ class Consumer:
     def hear(self, answer: ConsumerGroupHeartbeatResponse) -> None:
         code = ErrorCode(answer.error_code)
         if code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND):
-            self.begin_anew()
+            self.start_over()
             return
         if code is ErrorCode.UNRELEASED_INSTANCE_ID:
             return
@@ -97,7 +97,7 @@ class Consumer:
     def go(self) -> None:
         if self.epoch:
             self.story.say(self.member_id, -1 if self.instance_id is None else -2, instance_id=self.instance_id)
-        self.begin_anew()
+        self.start_over()
 
 
 class World:
@@ -141,7 +141,7 @@ class World:
         self.check()
 
     def lose(self, consumer: Consumer) -> None:
-        """The coordinator dies before what it wrote was committed: nobody was told, and the next one does not know."""
+        """Kill the coordinator before its records are committed: no client knows them, and the next one does not."""
         committed = len(self.story.records)
         consumer.beat(is_heard=False)
         del self.story.records[committed:]

@@ -1,4 +1,4 @@
-"""Offsets and groups that nobody uses any more are forgotten, and nothing else is."""
+"""Unused offsets and groups expire, and nothing else does."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_group_that_rebalances_forgets_nothing(story: Story) -> None:
     assert story.committed(topic="u") == 8
 
 
-def test_where_nobody_can_tell_what_is_read_nothing_is_forgotten(story: Story) -> None:
+def test_nothing_expires_where_subscriptions_are_unknown(story: Story) -> None:
     story.enter("A", protocols=(("range", b"no subscription"),))
     story.pass_ms(3_000)
     story.sync("A", {"A": b"all"})
@@ -127,7 +127,7 @@ def test_an_offset_with_an_expiry_of_its_own_goes_by_that(story: Story) -> None:
     assert story.committed(partition=1) == -1
 
 
-def test_a_group_without_offsets_goes_at_the_next_look_and_not_while_somebody_is_on_its_way(story: Story) -> None:
+def test_a_group_without_offsets_expires_at_the_next_look_but_not_while_a_member_joins(story: Story) -> None:
     stable(story, "t")
     story.leave("A")
     story.join("B", session_ms=CHECK_MS + 30_000)

@@ -169,7 +169,7 @@ def test_offsets_of_a_topic_that_is_read_are_kept() -> None:
     assert (story.committed(), story.committed(topic="u")) == (7, -1)
 
 
-def test_of_members_whose_metadata_nobody_understands_nothing_is_deleted() -> None:
+def test_nothing_is_deleted_of_members_with_unknown_metadata() -> None:
     story = Story()
     story.enter("A", protocols=(("range", b"topics"),))
     assert delete_offsets(story, t=0) == {"t": E.GROUP_SUBSCRIBED_TO_TOPIC}
@@ -189,7 +189,7 @@ def test_a_group_of_another_kind_of_members_must_be_empty() -> None:
     assert delete_offsets(story, t=0) == {"t": E.NONE}
 
 
-def test_offsets_of_nobody() -> None:
+def test_offsets_of_an_unknown_group() -> None:
     story = Story()
     assert delete_offsets(story, t=0) is E.GROUP_ID_NOT_FOUND
     story.group = ""

@@ -165,7 +165,7 @@ def test_offsets_without_a_group_id_are_kept_as_kafka_keeps_them() -> None:
     assert story.committed() == 3
 
 
-def test_while_members_join_again_nobody_may_sync() -> None:
+def test_no_member_may_sync_while_members_join_again() -> None:
     story = stable_group()
     story.join("A")
     story.sync("S")
@@ -181,7 +181,7 @@ def test_a_commit_waits_for_the_assignment() -> None:
     assert story.committed() == 9
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_rejects_new_members() -> None:
     story = stable_group(group_size_max=2)
     story.join("N")
     assert code_of(story.last) is E.GROUP_MAX_SIZE_REACHED
@@ -208,7 +208,7 @@ def test_a_group_that_is_over_a_lowered_limit_rebalances_when_it_is_loaded() -> 
     assert story.shard.groups["orders"].generation_id == 2
 
 
-def test_member_ids_that_nobody_joins_with_are_bounded_and_forgotten() -> None:
+def test_unused_member_ids_are_bounded_and_forgotten() -> None:
     story = Story(pending_members_max=3)
     for index in range(5):
         story.join(f"N{index}")

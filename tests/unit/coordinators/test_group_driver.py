@@ -268,7 +268,7 @@ def test_a_failed_append_is_not_remembered(world: World, error: Exception, told:
         partition.commit(error)
     assert code(lost) is told
     assert read.response.groups[0].error_code == told
-    assert newcomer.response.error_code == told, "nobody waits for ever"
+    assert newcomer.response.error_code == told, "no member waits for ever"
 
     partition.error = None
     partition.commits_at_once = True
@@ -310,7 +310,7 @@ def test_a_large_shard_is_loaded_in_slices(world: World, monkeypatch: pytest.Mon
     assert committed(world) == 9
 
 
-def test_what_a_predecessor_may_not_have_committed_is_told_to_nobody(world: World) -> None:
+def test_what_a_predecessor_may_not_have_committed_is_not_served(world: World) -> None:
     joined = one_member(world)
     commit(world, 7, generation_id_or_member_epoch=1, member_id=joined.member_id)
     world.clock.run()
@@ -326,7 +326,7 @@ def test_what_a_predecessor_may_not_have_committed_is_told_to_nobody(world: Worl
     assert committed(world) == 7
 
 
-def test_a_damaged_partition_serves_nobody(world: World) -> None:
+def test_a_damaged_partition_is_not_served(world: World) -> None:
     class Damaged(MemoryPartition):
         def read_all(self) -> Any:
             yield from self.batches

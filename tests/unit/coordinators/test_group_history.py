@@ -39,7 +39,7 @@ from strandline.coordinators.groups.history.group_history import (
 from strandline.coordinators.groups.history.sentences import note_words, rebalance_line
 from strandline.errors import ErrorCode
 
-NOBODY_ELSE = {"t": 4}
+FOUR_PARTITIONS = {"t": 4}
 
 
 def topics(*names: str) -> tuple[tuple[str, bytes], ...]:
@@ -202,7 +202,7 @@ def test_what_no_consumer_wrote_is_not_read() -> None:
     assert moves(history(story)[-1]) == {"A": None}
 
 
-def test_a_coordinator_that_is_loaded_begins_anew() -> None:
+def test_a_coordinator_that_is_loaded_starts_over() -> None:
     story = two_members_share()
     story.enter("C", protocols=topics("t"))
     assert history(story)[-1].ended_ms == -1
@@ -218,7 +218,7 @@ def test_a_coordinator_that_is_loaded_begins_anew() -> None:
 
 
 def test_members_of_the_consumer_protocol() -> None:
-    story = ConsumerStory(topics=NOBODY_ELSE)
+    story = ConsumerStory(topics=FOUR_PARTITIONS)
     story.join("a", client_id="A")
     story.join("b", client_id="B")
     assert history(story)[-1].ended_ms == -1, "a has to give up first"
@@ -248,7 +248,7 @@ def test_members_of_the_consumer_protocol() -> None:
 
 
 def test_a_member_that_does_not_give_up_in_time() -> None:
-    story = ConsumerStory(topics=NOBODY_ELSE)
+    story = ConsumerStory(topics=FOUR_PARTITIONS)
     story.join("a", client_id="A")
     story.join("b", client_id="B")
     story.say("a", 2, client_id="A")
@@ -263,7 +263,7 @@ def test_a_member_that_does_not_give_up_in_time() -> None:
 
 
 def test_a_static_member_of_the_consumer_protocol_that_is_away_for_a_while() -> None:
-    story = ConsumerStory(topics=NOBODY_ELSE)
+    story = ConsumerStory(topics=FOUR_PARTITIONS)
     story.join("a", client_id="A", instance_id="seat")
     story.say("a", -2, instance_id="seat", client_id="A")
     story.join("a2", client_id="A", instance_id="seat")
@@ -275,7 +275,7 @@ def test_a_static_member_of_the_consumer_protocol_that_is_away_for_a_while() -> 
 
 
 def test_who_speaks_for_an_instance_that_another_process_has_is_fenced() -> None:
-    story = ConsumerStory(topics=NOBODY_ELSE)
+    story = ConsumerStory(topics=FOUR_PARTITIONS)
     story.join("a", client_id="A", instance_id="seat")
     assert story.join("a2", client_id="A2", instance_id="seat").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     story.say("a3", 2, client_id="A3", instance_id="seat")
@@ -315,7 +315,7 @@ class WatchedTable(Table):
             assert not is_open, "the group is at rest"
         elif not any(isinstance(each, ConsumerMember) and each.member_epoch < 0 for each in group.members.values()):
             # The seat of a static member that is away keeps a group from being stable, but nothing moves for it.
-            assert is_open, f"{group.state}, and nobody knows why"
+            assert is_open, f"{group.state}, and the cause is unknown"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -325,7 +325,7 @@ def test_every_rebalance_begins_with_a_reason_and_ends(seed: int, monkeypatch: p
     assert table.group is not None
     for rebalance in table.shard.history.of(table.group.group_id):
         assert rebalance.notes
-        # What one lost another may get, and nobody gets what another keeps.
+        # What one lost another may get, and no member gets what another keeps.
         assert all(change.before != change.after for change in rebalance.changes)
 
 
@@ -384,7 +384,7 @@ def test_a_command_that_reads_and_leaves_flaps_only_beside_others(others: tuple[
     assert told == flaps
 
 
-def test_an_instance_that_is_started_again_and_again_flaps_though_nobody_sees_it_die() -> None:
+def test_an_instance_that_is_restarted_again_and_again_flaps_without_a_timeout() -> None:
     history = GroupHistory()
     told = [
         history.note(

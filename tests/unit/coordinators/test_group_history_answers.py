@@ -1,4 +1,4 @@
-"""A node tells what it saw of its groups: to whoever asks, and in its log."""
+"""A node reports what it saw of its groups: in responses, and in its log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_another_coordinator_goes_on_with(world: World) -> None:
     assert [note.what for note in interrupted.notes] == ["joined"]
 
 
-def test_a_group_that_nobody_knows_has_no_history(world: World) -> None:
+def test_an_unknown_group_has_no_history(world: World) -> None:
     answer = ask(world, "unknown")
     assert (answer.error_code, answer.rebalances) == (0, [])
     assert ask(world, "").error_code == ErrorCode.INVALID_GROUP_ID
@@ -107,7 +107,7 @@ def test_the_log_has_sentences_with_their_facts(world: World, caplog: pytest.Log
     assert {facts["group"] for _, facts in told} == {"g"}
 
 
-def test_nobody_can_flood_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_clients_cannot_flood_the_log(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "strandline.groups")
     group_log = GroupLog(world.clock)
     for number in range(1_000):

@@ -20,7 +20,7 @@ TOPICS, PARTITIONS = ("a", "b", "c"), 450
 
 
 class Weary:
-    """A clock that goes on by ten milliseconds whenever somebody looks at it: every share is one step long."""
+    """A clock that goes on by ten milliseconds whenever it is read: every slice is one step long."""
 
     def __init__(self, world: World) -> None:
         self._clock = world.clock

@@ -82,7 +82,7 @@ def test_a_group_goes_over_one_by_one_and_back(cooperative: bool) -> None:
 
 
 def test_members_keep_their_partitions_over_the_change() -> None:
-    """Two cooperative members have everything; the third is to get a share, and nobody else loses anything."""
+    """Two cooperative members have everything; the third is to get a share, and no other member loses anything."""
     table = Table()
     old = [ClassicClient(table, name, cooperative=True) for name in ("A", "B")]
     classic_group_of(table, *old)
@@ -154,7 +154,7 @@ def test_the_policy_says_which_way(policy: MigrationPolicy, upgrades: bool, down
 # ---- what cannot go over
 
 
-def test_a_group_whose_metadata_nobody_can_read_stays_classic() -> None:
+def test_a_group_with_unreadable_metadata_stays_classic() -> None:
     table = Table()
     old = ClassicClient(table, "A")
     classic_group_of(table, old)
@@ -249,7 +249,7 @@ def test_a_first_generation_that_never_was() -> None:
 
 
 def test_cooperative_members_own_on_when_their_generation_was_called_off() -> None:
-    """B joins, then C before A has assigned: nobody has an assignment in memory, yet A still owns everything."""
+    """B joins, then C before A has assigned: no member has an assignment in memory, yet A still owns everything."""
     table = Table()
     first = ClassicClient(table, "A", cooperative=True)
     classic_group_of(table, first)
@@ -551,7 +551,7 @@ def test_the_only_classic_member_may_change_its_protocol() -> None:
     assert table.is_shared_out()
 
 
-def test_a_full_group_takes_nobody_but_who_has_a_seat() -> None:
+def test_a_full_group_takes_only_known_static_members() -> None:
     table = Table(consumer_group_size_max=2)
     ConsumerClient(table, "N")
     table.rounds(3)
@@ -603,7 +603,7 @@ def test_a_member_that_joins_and_never_asks_for_its_assignment_is_out_in_the_end
     assert ErrorCode.UNKNOWN_MEMBER_ID in heard
 
 
-def test_nobody_joins_again_and_again_while_the_next_target_has_to_wait() -> None:
+def test_members_do_not_join_again_and_again_while_the_next_target_has_to_wait() -> None:
     table, old, new = mixed()
     table.pass_ms(2_000)
     ConsumerClient(table, "M").act()
@@ -674,7 +674,7 @@ def test_the_last_member_leaves_a_consumer_group_empty() -> None:
 
 
 def test_the_epochs_of_a_consumer_group_go_on_from_the_generations_of_an_empty_classic_one() -> None:
-    """Members keep their ids. Did the epochs begin anew, an old commit would pass for one of today."""
+    """Members keep their ids. If the epochs started over, an old commit would be accepted."""
     table = Table()
     client = ClassicClient(table, "A")
     classic_group_of(table, client)

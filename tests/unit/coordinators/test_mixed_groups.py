@@ -1,7 +1,7 @@
 """Consumers of both protocols come, go, stop for a while and lose answers, and coordinators die: from many seeds.
 
 What must hold is checked after every event by the table: no partition is ever owned by two that could commit for it,
-and no timer or member is forgotten. In the end, when all is quiet, everything is owned by somebody who lives, and the
+and no timer or member is forgotten. In the end, when all is quiet, everything is owned by a live member, and the
 group speaks the protocol that its members speak.
 """
 

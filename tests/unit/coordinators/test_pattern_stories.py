@@ -17,12 +17,12 @@ def heartbeat(story: ConsumerStory, member_id: str, **owns: list[int]) -> Consum
     return story.say(member_id, story.group.members[member_id].member_epoch, owns=owns)
 
 
-def test_topics_made_while_nobody_coordinated_are_found_whatever_changes_first() -> None:
+def test_topics_created_without_a_coordinator_are_found_whatever_changes_first() -> None:
     story = ConsumerStory(topics={"t1": 1})
     assert held(story, story.join("a", pattern="t.*")) == {"t1": [0]}
     story.topics.make("t2", 1)
     story.restart()
-    # Of t2 nobody is ever told: it was there before the coordinator was.
+    # There is no event for t2: it existed before the coordinator did.
     story.topics.make("t3", 1)
     story.topics_changed("t3")
     assert held(story, heartbeat(story, "a", t1=[0])) == {"t1": [0], "t2": [0], "t3": [0]}

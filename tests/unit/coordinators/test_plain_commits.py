@@ -208,7 +208,7 @@ def test_what_is_committed_again_goes_the_short_way(version: int) -> None:
     assert (value.offset, value.leader_epoch) == (7, 3 if version >= 6 else -1)
 
 
-def test_nobody_is_told_before_the_record_is_committed() -> None:
+def test_a_commit_is_not_answered_before_its_record_is_committed() -> None:
     node = Node()
     node.commit(one(node, 1), 8)
     node.turn()
@@ -499,7 +499,7 @@ class Walk:
     def end(self) -> None:
         self.run(0)
         assert self.short.seen() == self.general.seen()
-        # What is in memory is what the log says, too: loaded anew, the offsets are the same.
+        # What is in memory is what the log says, too: loaded again, the offsets are the same.
         before = self.short.state()
         for node in self.nodes:
             node.world.groups = GroupDriver(node.world.clock, node.world.config, node.world.offsets_topic)

@@ -79,7 +79,7 @@ class World:
     # ---- drivers and tasks
 
     def write(self, driver: Driver) -> None:
-        """A task writes and leaves it open; some are copies that nobody counts."""
+        """Write in a task and leave it open; some are copies that do not count."""
         transactional_id = self.take_producer(driver.sink)
         if transactional_id is None:
             return
@@ -143,7 +143,7 @@ class World:
                 return
             case ErrorCode.PRODUCER_FENCED | ErrorCode.INVALID_TXN_STATE:
                 assert len(self.story.log) == before
-                # Begun anew, from the checkpoint of whoever was faster.
+                # Restarted, from the checkpoint of the faster driver.
                 driver.batch_id = max(driver.batch_id, answer.last_batch_id + 1)
                 driver.attempts = []
                 return
@@ -176,7 +176,7 @@ class World:
     # ---- markers
 
     def note_markers(self) -> None:
-        """Each transaction has one end, whoever says it and how often."""
+        """Check that each transaction has one end, however often it is sent."""
         for markers in self.story.markers:
             attempt = self.open[markers.transactional_id]
             assert attempt.fate in (None, markers.is_commit), f"both ends: {attempt}"

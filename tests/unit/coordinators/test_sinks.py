@@ -58,8 +58,8 @@ def test_the_last_batch_is_committed_once(story: Story) -> None:
     again = story.commit_batch(4, producers)
     assert (again.error_code, again.already_committed, again.last_batch_id) == (ErrorCode.NONE, True, 4)
     story.write_markers()
-    written_anew = opened(story, B, C)
-    assert story.commit_batch(4, {B: written_anew[B]}).already_committed
+    written_again = opened(story, B, C)
+    assert story.commit_batch(4, {B: written_again[B]}).already_committed
     # What was listed is void; another driver may be at the next batch with the rest.
     story.write_markers()
     assert states(story, A, B, C) == ["CompleteCommit", "CompleteAbort", "Ongoing"]
@@ -302,7 +302,7 @@ def test_large_transactions_are_carried_out_in_shares() -> None:
 
 
 @pytest.mark.parametrize("compacted", [False, True], ids=["", "compacted"])
-def test_a_decision_is_carried_out_by_whoever_finds_it(story: Story, compacted: bool) -> None:
+def test_a_decision_is_carried_out_by_the_coordinator_that_finds_it(story: Story, compacted: bool) -> None:
     """With all, some or none of the records that follow from it."""
     producers = opened(story, A, B, C)
     before = len(story.log)
@@ -466,7 +466,7 @@ def test_a_batch_that_expects_another_one_before_it_is_refused(story: Story) -> 
     assert story.commit_batch(5, {}, expected=3).last_batch_id == 5
     # The answer was lost.
     assert story.commit_batch(5, {}, expected=3).already_committed
-    # And whoever was at the batch between is late.
+    # And the driver of the batch between is late.
     assert story.commit_batch(4, {}).error_code == ErrorCode.PRODUCER_FENCED
 
 

@@ -105,7 +105,7 @@ def test_an_end_that_is_asked_for_twice_happens_once(story: Story) -> None:
 
 
 def test_the_epoch_before_an_end_that_raised_none_is_of_another_producer(story: Story) -> None:
-    """Whoever had it is not told that its transaction was committed, because one of its successor's was."""
+    """The previous owner must not take the commit of its successor for its own."""
     former = story.owner()
     producer = opened(story)
     assert producer == (101, 1)

@@ -128,7 +128,7 @@ class Fight:
             assert self.added[epoch_ended] <= set(markers.partitions), "a partition without a marker"
 
     def settle(self) -> None:
-        """Nobody does anything any more, and nothing stays open."""
+        """Stop all clients, and check that nothing stays open."""
         self.story.gives_ids = True
         while self.story.allocations:
             self.story.give_id()

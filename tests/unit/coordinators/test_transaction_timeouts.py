@@ -52,7 +52,7 @@ def test_a_client_of_version_2_may_abort_what_was_aborted_and_go_on(story: Story
     assert story.add((101, 1)) is ErrorCode.NONE
 
 
-def test_the_time_begins_anew_with_each_transaction(story: Story) -> None:
+def test_the_timeout_restarts_with_each_transaction(story: Story) -> None:
     producer = opened(story)
     story.pass_ms(TIMEOUT_MS - 1)
     story.end(producer)
@@ -78,7 +78,7 @@ def test_the_next_coordinator_gives_what_is_left_but_never_more_than_the_timeout
     assert story.state() == "PrepareAbort"
 
 
-def test_a_timeout_that_passed_while_nobody_coordinated_is_noticed_at_once(story: Story) -> None:
+def test_a_timeout_that_passed_without_a_coordinator_is_noticed_at_once(story: Story) -> None:
     opened(story)
     story.now_ms += 2 * TIMEOUT_MS
     story.restart()
@@ -146,7 +146,7 @@ def test_a_new_coordinator_goes_on_with_many_over_several_steps(story: Story, mo
 # ---- transactional ids
 
 
-def test_an_id_that_nobody_uses_is_forgotten(story: Story) -> None:
+def test_an_unused_id_expires(story: Story) -> None:
     for name, commit in (("a", True), ("b", False)):
         story.end(opened(story, name), name=name, commit=commit)
     story.owner("c")

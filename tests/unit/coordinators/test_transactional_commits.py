@@ -300,7 +300,7 @@ def test_a_producer_is_not_told_before_its_offsets_are_committed(slow_node: Node
     assert codes(asked) == [E.NONE]
 
 
-def test_nobody_is_told_of_an_end_that_may_be_lost(slow_node: Node) -> None:
+def test_an_end_that_may_be_lost_is_not_visible(slow_node: Node) -> None:
     commit(slow_node, 10)
     slow_node.settle()
     told = slow_node.mark()
@@ -424,7 +424,7 @@ def test_a_marker_that_comes_after_the_last_record_was_loaded(slow_node: Node) -
     assert stable_offset(slow_node) == 10
 
 
-def test_a_marker_of_groups_that_nobody_asked_for_is_found_when_somebody_does(node: Node) -> None:
+def test_a_marker_of_a_shard_that_is_not_loaded_is_found_by_the_load(node: Node) -> None:
     commit(node, 10)
     node.settle()
     node.restart()

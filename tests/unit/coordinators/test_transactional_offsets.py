@@ -155,7 +155,7 @@ def test_only_who_asks_for_stable_offsets_is_kept_waiting(story: Story) -> None:
     assert [(p.committed_offset, p.error_code) for p in listed.values()] == [(3, 0), (4, 0)]
 
 
-def test_what_is_only_pending_is_listed_to_nobody(story: Story) -> None:
+def test_pending_offsets_are_not_listed(story: Story) -> None:
     story.commit_in_transaction(7, 10)
     assert story.fetch().topics == []
     assert story.fetch(require_stable=True).topics == []

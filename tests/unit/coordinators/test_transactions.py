@@ -84,7 +84,7 @@ def test_a_producer_that_the_coordinator_has_forgotten_begins_with_a_new_id(stor
 def test_epochs_that_are_used_up_give_way_to_a_new_producer_id(story: Story) -> None:
     exhausted = at_epoch(story, EPOCH_LAST - 1)
     assert story.init() == (102, 0)
-    assert story.init(producer=exhausted) is FENCED, "somebody else has begun"
+    assert story.init(producer=exhausted) is FENCED, "another producer has started"
 
 
 def test_the_owner_of_used_up_epochs_may_ask_twice(story: Story) -> None:
@@ -215,7 +215,7 @@ def test_the_next_transaction_waits_for_the_markers_of_the_last(story: Story) ->
     assert list(story.transaction().partitions) == [P1, P2]
 
 
-def test_nobody_waits_for_markers_longer_than_a_second(story: Story) -> None:
+def test_a_request_waits_for_markers_a_second_at_most(story: Story) -> None:
     producer = story.owner()
     story.add(producer, P0)
     story.end(producer)
@@ -228,7 +228,7 @@ def test_nobody_waits_for_markers_longer_than_a_second(story: Story) -> None:
     assert story.state() == "CompleteCommit"
 
 
-def test_nobody_waits_for_markers_that_did_not_come_in_time(story: Story) -> None:
+def test_a_request_does_not_wait_for_markers_that_are_late(story: Story) -> None:
     """Brokers ask about many transactions in one request: each that is stuck holds up the answers to all others."""
     producer = story.owner()
     story.add(producer, P0)

@@ -294,7 +294,7 @@ class Client:
             self.act = self.begin
 
     def begin(self) -> None:
-        """As somebody new, who fences all before; or as who it was, after an error (KIP-360)."""
+        """Start as a new producer, which fences all before; or as the same one, after an error (KIP-360)."""
         producer = (-1, -1) if self.world.happens(0.5) else self.producer
 
         def then(response: Any) -> None:

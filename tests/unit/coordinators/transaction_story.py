@@ -101,7 +101,7 @@ class Story:
             self.give_id()
 
     def step_record(self, transaction: Transaction) -> None:
-        """The log says this, whoever wrote it; the next coordinator knows."""
+        """Put a record into the log, from any writer; the next coordinator loads it."""
         self.log.append(transaction_record(transaction, transaction_version=self.config.transaction_version))
 
     def decided(self, markers: SendMarkers) -> Transaction:

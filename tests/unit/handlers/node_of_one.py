@@ -90,10 +90,10 @@ class SlowRuntime(ManualRuntime):
 
 class NoNetwork:
     def listen(self, *_: Any, **__: Any) -> Any:
-        raise AssertionError("nobody listens")
+        raise AssertionError("this node does not listen")
 
     def connect(self, *_: Any) -> Any:
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("this node does not connect")
 
 
 class NodeOfOne:

@@ -144,7 +144,7 @@ def test_a_change_is_recorded_and_one_bad_resource_spoils_no_other(node: NodeOfO
     assert node.image.topics["a-topic"].config_overrides == {"retention.ms": "5", "flush.ms": "6"}
 
 
-def test_nobody_is_told_before_the_disk_has_it(node: NodeOfOne) -> None:
+def test_an_alteration_is_not_answered_before_the_disk_has_it(node: NodeOfOne) -> None:
     context = Context(node, 1)
     k44_incremental_alter_configs.handle(context, incremental_request((TOPIC, "a-topic", [("flush.ms", SET, "6")])))
     assert not context.replies
@@ -361,7 +361,7 @@ def test_resources_are_listed(node: NodeOfOne, version: int, asked: list[int], e
 
 
 @pytest.mark.parametrize("kind", [0, 99])
-def test_resources_of_a_kind_that_nobody_knows(node: NodeOfOne, kind: int) -> None:
+def test_resources_of_an_unknown_kind(node: NodeOfOne, kind: int) -> None:
     request = ListConfigResourcesRequest(resource_types=[TOPIC, kind])
     response = ask(k74_list_config_resources, node, request, 1, ListConfigResourcesResponse)
     assert (response.error_code, response.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])

@@ -392,7 +392,7 @@ def test_eligible_leaders_are_not_forgotten_with_their_feature_while_they_are_ne
     assert len(node.controller.update_features(downgrade)) == 2
 
 
-def test_leaderships_leave_a_directory_that_is_offline_where_somebody_else_can_lead() -> None:
+def test_leaderships_leave_an_offline_directory_where_another_replica_can_lead() -> None:
     node = ControllerNode()
     node.create("a", [1, 2])
     node.create("alone", [1])
@@ -717,7 +717,7 @@ def test_preferred_leaders_are_elected(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_an_unclean_leader_is_elected_only_where_nobody_leads(version: int) -> None:
+def test_an_unclean_leader_is_elected_only_where_there_is_no_leader(version: int) -> None:
     node = ControllerNode()
     node.create("a", [1, 2], [2, 1])
     assert node.alter("a", [1]).error_code == 0

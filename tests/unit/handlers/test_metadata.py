@@ -116,7 +116,7 @@ def test_two_requests_for_one_missing_topic_create_it_once_and_wait_for_it() -> 
     contexts = [Context(node, LAST) for _ in range(2)]
     for context in contexts:
         assert k03_metadata.handle(context, by_names("new")) is None
-    assert not any(context.replies for context in contexts), "nobody is told before the disk has it"
+    assert not any(context.replies for context in contexts), "not answered before the disk has it"
     node.flush()
     first, second = (context.replies[0] for context in contexts)
     assert first == second

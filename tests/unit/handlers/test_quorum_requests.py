@@ -22,7 +22,7 @@ from strandline.quorum.raft.messages import METADATA_TOPIC_ID
 
 
 class Stranger:
-    """Somebody who can connect, and asks what it likes."""
+    """A client that can connect, and sends any request."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -245,7 +245,7 @@ def vote_of(stranger: Stranger, **changes: Any) -> vote.VoteRequest:
         ({"voter_id": 9}, ErrorCode.INVALID_VOTER_KEY),
     ],
 )
-def test_votes_that_nobody_gets(stranger: Stranger, changes: dict[str, Any], code: ErrorCode) -> None:
+def test_votes_that_are_refused(stranger: Stranger, changes: dict[str, Any], code: ErrorCode) -> None:
     response = stranger.ask(vote_of(stranger, **changes), 2)
     assert outcome(response) == code
     assert not any(partition.vote_granted for topic in response.topics for partition in topic.partitions)

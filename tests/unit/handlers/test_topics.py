@@ -72,7 +72,7 @@ def test_validate_only_creates_nothing() -> None:
     assert not node.image.topics
 
 
-def test_nobody_is_told_of_a_topic_before_the_disk_has_it() -> None:
+def test_create_topics_is_not_answered_before_the_disk_has_the_topic() -> None:
     node = NodeOfOne()
     first, second = Context(node, 7), Context(node, 7)
     k19_create_topics.handle(first, CreateTopicsRequest(topics=[topic("t")]))

@@ -1,7 +1,7 @@
 """A broker of the controller's model: a process with a view of the metadata, and logs that are lists of records.
 
 It leads and follows as its view says, asks for in-sync sets, and acknowledges what every member of the largest set that
-could be in force has fetched; nothing while somebody outside is eligible, until it has asked for that set. Nothing of
+could be in force has fetched; nothing while a replica outside is eligible, until it has asked for that set. Nothing of
 the real broker is in it: it says what the controller may rely on.
 """
 

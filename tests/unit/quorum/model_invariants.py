@@ -56,7 +56,7 @@ class Invariants:
         that have begun a new life. Of a set of one its leader must know: two that die do not do so at once."""
         self._held: dict[Where, set[int]] = {}
         """Who held all that was acknowledged when a partition lost its leader, but for those with another disk since
-        then. If nobody is left, the next leader is for an administrator to elect."""
+        then. If no replica is left, the next leader is for an administrator to elect."""
         self.elections = 0
         self.acknowledged = 0
         self._lives: dict[int, uuid.UUID] = {}
@@ -168,13 +168,13 @@ class Invariants:
         is_allowed = (
             self.is_unclean_asked_for or topic.config_overrides.get("unclean.leader.election.enable", "false") == "true"
         )
-        # Nobody else is left, save those that are being registered anew and may have lost something. A last known
-        # leader has nothing either if the same record says that it has another disk.
+        # No other replica is left, except those that are being registered again and may have lost something. A last
+        # known leader has nothing either if the same record says that it has another disk.
         last_known = [each for each in before.last_known_elr or () if each not in _moved(record, before)]
-        nobody = last_known[:1] == [record.leader] and not before.isr
+        is_alone = last_known[:1] == [record.leader] and not before.isr
         for broker_id in before.eligible_leader_replicas or ():
-            nobody = nobody and self._is_new_life(broker_id)
-        hold(is_allowed or nobody, "unclean-elections-are-allowed", before=before, leader=record.leader)
+            is_alone = is_alone and self._is_new_life(broker_id)
+        hold(is_allowed or is_alone, "unclean-elections-are-allowed", before=before, leader=record.leader)
         held = self._held.get((topic.id, record.partition_id), set())
         hold(is_allowed or record.leader in held, "the-last-known-held-everything", before=before, held=held)
         holders = self._agreed[topic.id, record.partition_id]

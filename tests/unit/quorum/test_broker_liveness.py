@@ -63,7 +63,7 @@ def hung_up() -> Watching:
     return watching
 
 
-def test_nobody_knocks_where_heartbeats_come_from() -> None:
+def test_brokers_that_send_heartbeats_are_not_probed() -> None:
     watching, _ = connected()
     for _ in range(5):
         assert watching.due(100.0) == []
@@ -174,7 +174,7 @@ def taken_over(brokers: int, **settings: str) -> Cluster:
 
 
 def knock(cluster: Cluster, now: float, outcome: ProbeOutcome) -> list[int]:
-    """Knock at whoever is due; who is dead now."""
+    """Probe the brokers that are due; return the dead ones."""
     controller = cluster.controller
     return [
         each.broker_id
@@ -232,7 +232,7 @@ def test_a_heartbeat_that_comes_before_the_fence_keeps_a_broker_in_office() -> N
     assert not cluster.image.brokers[1].registration.fenced
 
 
-def test_a_verdict_on_an_earlier_life_concerns_nobody() -> None:
+def test_a_verdict_on_an_earlier_incarnation_is_ignored() -> None:
     cluster = taken_over(brokers=1)
     controller, epoch = cluster.controller, cluster.image.brokers[1].epoch
     for now in (GRACE_S, GRACE_S + CONFIRM_S):
@@ -241,12 +241,12 @@ def test_a_verdict_on_an_earlier_life_concerns_nobody() -> None:
     assert not controller.is_known_dead(1)
 
 
-def test_nobody_knocks_where_it_is_switched_off() -> None:
+def test_no_probes_where_the_setting_is_off() -> None:
     cluster = taken_over(brokers=2, broker_death_detection_enable="false")
     assert cluster.controller.probes_due(1000.0) == []
 
 
-def test_who_no_longer_decides_asks_nobody() -> None:
+def test_an_inactive_controller_probes_no_broker() -> None:
     cluster = taken_over(brokers=2)
     (first, _) = cluster.controller.probes_due(GRACE_S)
     cluster.controller.deactivate()

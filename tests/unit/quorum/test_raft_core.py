@@ -449,12 +449,12 @@ def test_a_leader_counts_the_voters_it_learns_of() -> None:
     assert raft.role == "resigned"
 
 
-def test_a_leader_is_confirmed_for_as_long_as_nobody_can_stand_against_it() -> None:
+def test_a_leader_is_confirmed_while_no_follower_can_stand_for_election() -> None:
     log = log_of()
     raft = core(log, VoterSet([Voter(0, "n0", 9093, DISK)]))
     assert not raft.is_confirmed(0.0), "it does not lead yet"
     raft.start(0.0)
-    assert raft.is_confirmed(1000.0), "a quorum of one has nobody else"
+    assert raft.is_confirmed(1000.0), "a quorum of one has no other voter"
     raft.learn_voters(VOTERS, 1)
     raft.on_fetch(ReplicaFetch(2, raft.epoch, 1, raft.epoch), 5.0)
     assert raft.is_confirmed(6.59)

@@ -1,4 +1,4 @@
-"""A leader that resigns makes way for the next in-sync replica; nobody leaves the in-sync set."""
+"""A leader that resigns makes way for the next in-sync replica; the in-sync set stays."""
 
 from __future__ import annotations
 
