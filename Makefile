@@ -61,7 +61,7 @@ spark-chaos: setup ## a Spark pipeline from log to log over 200 batches while ev
 	$(BIN)/python -m tests.spark.harness --calm-batches 500 $(if $(SEED),--seed $(SEED)) $(SPARK_CHAOS)
 
 sim: setup ## clusters in a simulated world from seeds: HOURS=n (1 by default) [SEED=first] [SIM="--whole" or "--core-only"]
-	$(BIN)/python -m tests.simulator.simulate --hours $(HOURS) $(if $(SEED),--seed $(SEED)) $(SIM)
+	$(BIN)/python -m tests.simulator --hours $(HOURS) $(if $(SEED),--seed $(SEED)) $(SIM)
 
 mutations: setup ## plant known bugs one by one in a copy of the tree: each must be noticed
 	$(BIN)/python -m tests.mutations

@@ -63,7 +63,7 @@ def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes:
 
 
 def traces(hash_seed: str, *, seed: int) -> str:
-    command = [sys.executable, "-m", "tests.simulator.simulate", "--whole"]
+    command = [sys.executable, "-m", "tests.simulator", "--whole"]
     done = subprocess.run(
         [*command, "--seed", str(seed), "--safety", "15", "--nodes", "3"],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},

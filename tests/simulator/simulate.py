@@ -1,9 +1,9 @@
 """Simulated hours of clusters, from seeds, on as many processes as there are cores.
 
-    python -m tests.simulator.simulate --hours 1                an hour of whole brokers, and one of the Raft core
-    python -m tests.simulator.simulate --whole --hours 2        whole brokers only
-    python -m tests.simulator.simulate --core-only --hours 20   the metadata quorum's core only, far faster
-    python -m tests.simulator.simulate --whole --seed 17        one seed, exactly as it ran before
+    python -m tests.simulator --hours 1                an hour of whole brokers, and one of the Raft core
+    python -m tests.simulator --whole --hours 2        whole brokers only
+    python -m tests.simulator --core-only --hours 20   the metadata quorum's core only, far faster
+    python -m tests.simulator --whole --seed 17        one seed, exactly as it ran before
 
 An hour counts only if it had at least 200 faults, 20 changes of leader and 50,000 acknowledged operations (a record is
 one). Hours of the two kinds are never added up. A failure prints its seed, what the seed means, and the command that
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -163,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulator.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--whole", action="store_true", help="whole brokers only")
@@ -181,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
-    words = ["python -m tests.simulator.simulate", "--whole" if kind == "whole" else "--core-only", f"--seed {seed}"]
+    words = ["python -m tests.simulator", "--whole" if kind == "whole" else "--core-only", f"--seed {seed}"]
     if kind == "whole" and options.safety is not None:
         words.append(f"--safety {options.safety:g}")
     if kind == "whole" and options.nodes is not None:
@@ -239,7 +238,3 @@ def _simulate(options: argparse.Namespace, kind: str, wanted_s: float, *, first_
                     is_over = is_over or not options.keep_going
             is_over = is_over or totals.simulated_s >= wanted_s
     return totals
-
-
-if __name__ == "__main__":
-    sys.exit(main())
