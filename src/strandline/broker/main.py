@@ -30,6 +30,7 @@ LOAD_ENDPOINT_S = 0.5
 """After the node is ready, when it has loaded what its first requests need."""
 USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--config FILE] [-X key=value]..."
 
+RuntimeOf = Callable[[asyncio.AbstractEventLoop], LoopRuntime]
 NetworkOf = Callable[[LoopRuntime, BrokerConfig], "Network"]
 
 
@@ -39,16 +40,20 @@ def serve(
     config: Path | None,
     overrides: Mapping[str, str],
     *,
+    runtime_of: RuntimeOf = LoopRuntime,
     network_of: NetworkOf | None = None,
 ) -> int:
-    """Run a node until SIGTERM or SIGINT; the exit status. `network_of` gives it another network than plain sockets."""
+    """Run a node until SIGTERM or SIGINT; return the exit status.
+
+    `runtime_of` gives it another clock than the machine's, `network_of` another network than plain sockets.
+    """
     log_lines.set_up()
     try:
         settings = _settings(data, listen, config, overrides)
         log_lines.set_up(form=settings.log_format, level=settings.log_level)
         for warning in settings.warnings:
             log.warning("%s", warning)
-        return _run(_serve(Path(settings.log_dirs[0]), settings, network_of))
+        return _run(_serve(Path(settings.log_dirs[0]), settings, runtime_of, network_of))
     except StrandlineError as error:
         print(f"strandline: {error}", file=sys.stderr)
     except (FileExistsError, NotADirectoryError) as error:
@@ -87,7 +92,7 @@ def spare_the_collector() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None) -> int:
+async def _serve(data: Path, config: BrokerConfig, runtime_of: RuntimeOf, network_of: NetworkOf | None) -> int:
     from strandline.broker.metrics.endpoint import Endpoint, take_address
 
     _raise_descriptor_limit()
@@ -99,7 +104,9 @@ async def _serve(data: Path, config: BrokerConfig, network_of: NetworkOf | None)
     endpoint = Endpoint()
     if listening is not None:
         await endpoint.start(listening)
-    node = endpoint.node = node_on(loop, data, config, takes_telemetry=listening is not None, network_of=network_of)
+    node = endpoint.node = node_on(
+        loop, data, config, takes_telemetry=listening is not None, runtime_of=runtime_of, network_of=network_of
+    )
     node.on_failed = stopping.set
     ready = asyncio.Event()
     node.on_ready = ready.set
@@ -135,6 +142,7 @@ def node_on(
     config: BrokerConfig,
     *,
     takes_telemetry: bool = True,
+    runtime_of: RuntimeOf = LoopRuntime,
     network_of: NetworkOf | None = None,
     disk: Disk | None = None,
 ) -> Node:
@@ -142,7 +150,7 @@ def node_on(
     from strandline.broker.network.network import SocketNetwork
     from strandline.broker.node import Node
 
-    runtime = LoopRuntime(loop)
+    runtime = runtime_of(loop)
     network = (network_of or SocketNetwork.of)(runtime, config)
     return Node(data, config, runtime, network, disk=disk, takes_telemetry=takes_telemetry)
 
@@ -170,7 +178,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(arguments: Sequence[str], *, network_of: NetworkOf | None = None) -> int:
+def main(arguments: Sequence[str], *, runtime_of: RuntimeOf = LoopRuntime, network_of: NetworkOf | None = None) -> int:
     """The plain command line, without typer: what `embedded()` and scripts start."""
     options: dict[str, str] = {}
     overrides: dict[str, str] = {}
@@ -190,5 +198,6 @@ def main(arguments: Sequence[str], *, network_of: NetworkOf | None = None) -> in
         options.get("--listen"),
         Path(options["--config"]) if "--config" in options else None,
         overrides,
+        runtime_of=runtime_of,
         network_of=network_of,
     )

@@ -17,12 +17,13 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, overload
+from typing import TYPE_CHECKING, BinaryIO, Literal, TypeVar, overload
 
 from strandline.local.node_process import BrokerFailed, NodeProcess
 
 if TYPE_CHECKING:
     from strandline.local.embedded_cluster import EmbeddedCluster
+    from strandline.local.virtual_clock import VirtualClockBroker
 
 __all__ = ["BrokerFailed", "EmbeddedBroker", "embedded"]
 
@@ -55,6 +56,9 @@ class EmbeddedBroker(NodeProcess):
         create_topic(self.bootstrap, name, partitions, 1, configs)
 
 
+B = TypeVar("B", bound=EmbeddedBroker)
+
+
 def create_topic(
     bootstrap: str, name: str, partitions: int, replication_factor: int, configs: Mapping[str, str | int]
 ) -> None:
@@ -72,11 +76,23 @@ def create_topic(
 def embedded(  # type: ignore[overload-overlap]
     *,
     nodes: Literal[1] = 1,
+    clock: Literal["real"] = "real",
     data: str | os.PathLike[str] | None = None,
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> contextlib.AbstractContextManager[EmbeddedBroker]: ...
+
+
+@overload
+def embedded(
+    *,
+    clock: Literal["virtual"],
+    data: str | os.PathLike[str] | None = None,
+    port: int = 0,
+    properties: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> contextlib.AbstractContextManager[VirtualClockBroker]: ...
 
 
 @overload
@@ -93,6 +109,7 @@ def embedded(
 def embedded(
     *,
     nodes: int = 1,
+    clock: str = "real",
     data: str | os.PathLike[str] | None = None,
     port: int = 0,
     properties: Mapping[str, str] | None = None,
@@ -101,26 +118,38 @@ def embedded(
     """A real broker for the length of a `with` block, by default on a free port and in a directory that is removed.
 
     `nodes=3` gives a cluster of three instead, at `port` and the ports after it. `data` keeps the log in a directory of
-    yours; `properties` are Kafka's broker properties; `environ` is added to the child's environment. If the block
-    raises, the exception gets the end of the broker's standard error as a note.
+    yours; `properties` are Kafka's broker properties; `environ` is added to the child's environment. With
+    `clock="virtual"` the broker's time moves only by `clock.advance`. If the block raises, the exception gets the end
+    of the broker's standard error as a note.
     """
-    if nodes == 1:
-        return _one(data, port, properties, environ)
-    return _several(nodes, data, port, properties, environ)
+    if clock not in ("real", "virtual"):
+        raise ValueError(f"the clock is 'real' or 'virtual', not {clock!r}")
+    if nodes != 1:
+        if clock == "virtual":
+            raise ValueError(
+                "a virtual clock is for one broker: in a cluster every leap would end the sessions between the nodes"
+            )
+        return _several(nodes, data, port, properties, environ)
+    if clock == "real":
+        return _one(EmbeddedBroker, data, port, properties, environ)
+    from strandline.local.virtual_clock import VirtualClockBroker
+
+    return _one(VirtualClockBroker, data, port, properties, environ)
 
 
 @contextlib.contextmanager
 def _one(
+    kind: type[B],
     data: str | os.PathLike[str] | None,
     port: int,
     properties: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
-) -> Iterator[EmbeddedBroker]:
+) -> Iterator[B]:
     with contextlib.ExitStack() as stack:
         if data is None:
             data = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
         stderr = stack.enter_context(tempfile.TemporaryFile())
-        broker = EmbeddedBroker(Path(data), port=port, properties=properties, environ=environ, stderr=stderr)
+        broker = kind(Path(data), port=port, properties=properties, environ=environ, stderr=stderr)
         stack.callback(broker.kill)
         broker.start()
         try:

@@ -76,12 +76,9 @@ class ClusterNode(NodeProcess):
         self.cut = list(addresses)
         if not self.running:
             return
-        process = self._running()
-        assert process.stdin is not None
-        process.stdin.write(f"cut {' '.join(addresses)}\n".encode())
-        line = self.read_line(timeout_s=CUT_TIMEOUT_S, before="it had cut its links")
-        if line.strip() != "cut":
-            raise BrokerFailed(f"{self.called} said {line!r} instead of 'cut'")
+        self.command(
+            f"cut {' '.join(addresses)}", answer="cut", timeout_s=CUT_TIMEOUT_S, before="it had cut its links"
+        )
 
 
 class EmbeddedCluster:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -118,6 +119,17 @@ class NodeProcess:
             status = self._reap(process, timeout_s=STOP_TIMEOUT_S)
             raise BrokerFailed(self._with_stderr(f"{self.called} ended with status {status} before {before}"))
         return line
+
+    def command(self, line: str, *, answer: str, timeout_s: float, before: str) -> None:
+        """Write a line to the child's standard input, and wait for its answer."""
+        stdin = self._running().stdin
+        assert stdin is not None
+        # A child that has died is reported by `read_line`, with its status.
+        with contextlib.suppress(BrokenPipeError):
+            stdin.write(f"{line}\n".encode())
+        said = self.read_line(timeout_s=timeout_s, before=before).strip()
+        if said != answer:
+            raise BrokerFailed(f"{self.called} said {said!r} instead of {answer!r}")
 
     def _next_line(self, process: subprocess.Popen[bytes], timeout_s: float) -> str:
         """The child's next line; empty when it closed its output before that."""

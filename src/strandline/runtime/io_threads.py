@@ -76,6 +76,11 @@ class IoThreads:
         self._jobs.append((work, done))
         self._wanted.ring()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every job is done, and its owner knows."""
+        return not self._unanswered
+
     def _start_thread(self) -> None:
         if self._wanted is None or self._finished is None:
             self._wanted = _Bell(blocking=True)

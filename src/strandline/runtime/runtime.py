@@ -53,10 +53,10 @@ class LoopRuntime:
     def __init__(self, loop: asyncio.AbstractEventLoop, *, seed: int | None = None) -> None:
         self.loop = loop
         self.random: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
-        self.call_soon = loop.call_soon
-        self.call_later = loop.call_later
-        self.monotonic = time.monotonic
-        self.monotonic_ns = time.monotonic_ns
+        self.call_soon: Callable[..., object] = loop.call_soon
+        self.call_later: Callable[..., TimerHandle] = loop.call_later
+        self.monotonic: Callable[[], float] = time.monotonic
+        self.monotonic_ns: Callable[[], int] = time.monotonic_ns
         self._threads = IoThreads(loop)
         self.in_thread = self._threads.run
 

@@ -1,4 +1,4 @@
-"""Fixtures for users' tests: a real broker per test, one for the whole session, or a cluster of three.
+"""Fixtures for users' tests: a real broker per test or session, one with a virtual clock, or a cluster of three.
 
 pytest loads this module in every run of an environment where Strandline is installed, so it imports next to nothing.
 """
@@ -13,6 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from strandline.local.embedded_broker import EmbeddedBroker
     from strandline.local.embedded_cluster import EmbeddedCluster
+    from strandline.local.virtual_clock import VirtualClockBroker
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +37,15 @@ def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Itera
     from strandline.local.embedded_broker import embedded
 
     with embedded(properties=strandline_properties) as broker:
+        yield broker
+
+
+@pytest.fixture
+def strandline_virtual_broker(strandline_properties: Mapping[str, str]) -> Iterator[VirtualClockBroker]:
+    """A fresh broker for one test, whose time moves only by `strandline_virtual_broker.clock.advance`."""
+    from strandline.local.embedded_broker import embedded
+
+    with embedded(clock="virtual", properties=strandline_properties) as broker:
         yield broker
 
 

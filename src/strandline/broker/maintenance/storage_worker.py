@@ -71,8 +71,8 @@ class StorageWorkers(Protocol):
 
 
 def storage_workers(runtime: Runtime, disk: Disk) -> StorageWorkers:
-    """Processes for a real loop and a real disk; what is simulated has no other process to share its files with."""
-    if isinstance(runtime, LoopRuntime) and type(disk) is RealDisk:
+    """Processes for a real clock and a real disk; whatever is simulated works in threads, which its clock waits for."""
+    if type(runtime) is LoopRuntime and type(disk) is RealDisk:
         return ProcessWorkers(runtime)
     return InlineWorkers(runtime, disk)
 
