@@ -50,7 +50,7 @@ class Member:
         self.node_id = node_id
         self.key = ReplicaKey(node_id, UUID(int=node_id + 1))
         self.kept = Kept()
-        self.resumed_at = 0.0
+        self.is_catching_up = False
         self.start()
 
     def __repr__(self) -> str:

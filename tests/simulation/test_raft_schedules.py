@@ -24,7 +24,7 @@ class Story(RaftWorld):
         return self.entries_at_once
 
     def until(self, condition: Callable[[], bool], for_s: float = 10.0) -> None:
-        assert self.run_while(lambda: not condition(), for_s=for_s), "it never came to that"
+        assert self.run_while(lambda: not condition(), within_s=for_s), "it never came to that"
 
     def after(self, seconds: float) -> None:
         self.run_until(self.now + seconds)
@@ -33,12 +33,12 @@ class Story(RaftWorld):
         """Let it stand until it leads, in an epoch that nobody has spent yet."""
         for _ in range(4):
             self.stand(replica)
-            if self.run_while(lambda: not replica.raft.is_leader, for_s=0.1):
+            if self.run_while(lambda: not replica.raft.is_leader, within_s=0.1):
                 return
         raise AssertionError(f"{replica} cannot win")
 
     def write(self, replica: SimulatedReplica, *values: int) -> None:
-        replica.happen(replica.life, replica.append, list(values))
+        replica.happen(replica.append, list(values))
 
     def values(self, replica: SimulatedReplica) -> list[int]:
         """What clients wrote; records of the quorum's own are negative."""
@@ -140,7 +140,6 @@ def ask(world: Story, voter: SimulatedReplica, candidate: SimulatedReplica, epoc
     request = vote_request("simulated", known, epoch, candidate.key, last, pre_vote=False)
     answers: list[bool] = []
     voter.happen(
-        voter.life,
         voter.receive,
         request,
         lambda response: answers.append(response.topics[0].partitions[0].vote_granted),
@@ -258,7 +257,7 @@ def test_a_follower_below_the_log_start_takes_the_snapshot() -> None:
         world.write(one, value)
     world.after(0.5)
     for replica in (one, two):
-        replica.happen(replica.life, lambda replica=replica: replica.take_snapshot(clean=True))
+        replica.happen(lambda replica=replica: replica.take_snapshot(clean=True))
     world.write(one, 1000)
     assert one.log.start_offset > 200
     world.heal()
@@ -282,7 +281,7 @@ def test_a_snapshot_is_begun_anew_when_its_leader_dies_on_the_way() -> None:
         world.write(one, value)
     world.after(0.5)
     for replica in (one, two):
-        replica.happen(replica.life, lambda replica=replica: replica.take_snapshot(clean=True))
+        replica.happen(lambda replica=replica: replica.take_snapshot(clean=True))
     world.heal()
     world.until(lambda: three.raft._state.fetching.snapshot is not None)
     world.until(lambda: three.raft._state.fetching.snapshot.position > 0)  # type: ignore[union-attr]
@@ -300,7 +299,7 @@ def test_a_leader_that_leaves_hands_over_to_the_most_caught_up() -> None:
         world.write(one, value)
         world.after(0.01)
     world.until(lambda: three.log.end_offset > two.log.end_offset)
-    one.happen(one.life, lambda: one.raft.resign(world.now))
+    one.happen(lambda: one.raft.resign(world.now))
     world.until(lambda: world.leader is three, for_s=1)
     world.all_agree()
 

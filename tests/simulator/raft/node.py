@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tests.simulator.raft.log import Kept, SimulatedLog
 from tests.simulator.raft.oracle import Violation
+from tests.simulator.world.loop import Actor, SimTimer
 
 from strandline.codec.messages import fetch_snapshot_response as pieces
 from strandline.codec.messages.fetch_request import FetchRequest
@@ -54,7 +55,6 @@ class SimulatedReplica:
         self.node_id = node_id
         self.is_controller = is_voter
         self.disk_number = 0
-        self.life = 0
         self.is_alive = False
         self.paused_until = 0.0
         self.flush_s = 0.001
@@ -77,9 +77,9 @@ class SimulatedReplica:
     def start(self) -> None:
         assert not self.is_alive
         world = self.world
-        self.life += 1
         self.is_alive = True
-        self.paused_until = self.resumed_at = 0.0
+        self.is_catching_up = False
+        self.actor = Actor(world, repr(self))
         self.dies_in = None
         self.log = SimulatedLog(self.kept)
         self.raft = Raft(
@@ -106,7 +106,6 @@ class SimulatedReplica:
         self._partial: dict[SnapshotId, bytes] = {}
         self._parked: list[tuple[ReplicaFetch, float, Reply]] = []
         self._pending: deque[tuple[int, int]] = deque()
-        self._backlog: list[tuple[Any, ...]] = []
         self._applied = self.raft.high_watermark
         self.raft.start(world.now)
         self.settle()
@@ -115,6 +114,7 @@ class SimulatedReplica:
         """Without warning; what was not flushed is lost, all or some of it."""
         if self.is_alive:
             self.is_alive = False
+            self.actor.kill()
             self.log.crash(self.world.random)
             self.world.lost += len(self._pending)
             if self.world.random.random() < 0.5:
@@ -124,25 +124,40 @@ class SimulatedReplica:
             self.world.oracle.check_durable()
 
     def pause(self, until: float) -> None:
+        self.actor.pause()
         self.paused_until = until
-        self.world.at(until, self._resume, self.life)
+        self.is_catching_up = True
+        self.world.call_at(until, self.world.world, self._end_pause, self.actor)
 
-    def _resume(self, life: int) -> None:
-        if self.is_alive and self.life == life and self.world.now >= self.paused_until:
-            self.resumed_at = self.world.now
-            backlog, self._backlog = self._backlog, []
-            for life_then, event, *arguments in backlog:
-                self.happen(life_then, event, *arguments)
+    def _end_pause(self, actor: Actor) -> None:
+        if actor is self.actor and self.world.now >= self.paused_until:
+            self.resume()
+
+    def resume(self) -> None:
+        if self.is_alive and self.actor.is_paused:
+            self.actor.resume()
+            # Behind all that was held back.
+            self.world.call_at(self.world.now, self.actor, self._note_caught_up)
+
+    def _note_caught_up(self) -> None:
+        self.is_catching_up = self.actor.is_paused
 
     # Events
 
-    def happen(self, life: int, event: Callable[..., None], *arguments: Any) -> None:
-        """Let `event` happen to that life of the process; a paused one takes it when it goes on."""
-        if not self.is_alive or life != self.life:
+    def happen(self, event: Callable[..., None], *arguments: Any) -> None:
+        """Let `event` happen to the process now; a paused one takes it when it goes on."""
+        if not self.is_alive:
             return
-        if self.world.now < self.paused_until:
-            self._backlog.append((life, event, *arguments))
-            return
+        if self.actor.is_paused:
+            self.actor.held.append(SimTimer(self.actor, self.take, (event, *arguments)))
+        else:
+            self.take(event, *arguments)
+
+    def at(self, time: float, event: Callable[..., None], *arguments: Any) -> None:
+        """Let `event` happen to this life of the process at that time."""
+        self.world.call_at(time, self.actor, self.take, event, *arguments)
+
+    def take(self, event: Callable[..., None], *arguments: Any) -> None:
         event(*arguments)
         if self.is_alive:
             self.settle()
@@ -156,7 +171,7 @@ class SimulatedReplica:
                 self.dies_in -= 1
                 if self.dies_in < 0:
                     self.kill()
-                    self.world.at(self.world.now + self.revives_in_s, self.world.restart, self)
+                    self.world.call_in(self.revives_in_s, self.world.restart, self)
                     return
             self._perform(queue.popleft())
             queue.extend(raft.take_effects())
@@ -164,7 +179,7 @@ class SimulatedReplica:
         deadline = raft.deadline
         if deadline < self.timer_at:
             self.timer_at = deadline
-            self.world.at(max(deadline, self.world.now), self.happen, self.life, self._on_timer, deadline)
+            self.at(max(deadline, self.world.now), self._on_timer, deadline)
 
     def _on_timer(self, set_for: float) -> None:
         if set_for != self.timer_at:
@@ -201,7 +216,7 @@ class SimulatedReplica:
             self._partial[effect.snapshot_id] = before + effect.records
         elif isinstance(effect, InstallSnapshot):
             delay_s = self.flush_s * 3
-            self.world.at(self.world.now + delay_s, self.happen, self.life, self._install, effect.snapshot_id)
+            self.at(self.world.now + delay_s, self._install, effect.snapshot_id)
         elif isinstance(effect, Inconsistent):
             raise Violation(f"refused: {self}: {effect.reason}")
         elif isinstance(effect, WrongCluster):
@@ -220,7 +235,7 @@ class SimulatedReplica:
             return
         self._is_flushing = True
         job = self.log.begin_flush()
-        self.world.at(self.world.now + self.flush_s, self.happen, self.life, self._on_flushed, *job)
+        self.at(self.world.now + self.flush_s, self._on_flushed, *job)
 
     def _on_flushed(self, *job: Any) -> None:
         self._is_flushing = False
@@ -282,7 +297,7 @@ class SimulatedReplica:
             if may_wait and self.raft.answer_fetch(fetch).may_wait:
                 expires_at = now + request.max_wait_ms / 1000
                 self._parked.append((fetch, expires_at, reply))
-                self.world.at(expires_at, self.happen, self.life, self._expire)
+                self.at(expires_at, self._expire)
             else:
                 self._answer(fetch, reply)
         elif isinstance(request, FetchSnapshotRequest):

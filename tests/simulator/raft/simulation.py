@@ -2,7 +2,7 @@
 
 `run(seed, simulated_s=...)` makes a cluster of 1 to 5 voters and up to 3 observers, lets faults and clients at it,
 heals everything, expects life to go on, and does so again until the time is over. Whatever happens, the invariants of
-`raft_simulation_oracle` are checked after every event. The same seed gives the same run, event by event, on every
+`raft.oracle` are checked after every event. The same seed gives the same run, event by event, on every
 machine and with every PYTHONHASHSEED; `Outcome.trace` proves it.
 
     python -m tests.simulator.raft.simulation --seeds 0-99 --seconds 300
@@ -63,11 +63,11 @@ class RaftSimulation(RaftWorld):
     def run(self, simulated_s: float) -> None:
         toss = self.random
         self.start_all()
-        self.at(self.now, self._work)
-        self.at(self.now + 1, self._snapshot)
+        self.call_in(0, self._work)
+        self.call_in(1, self._snapshot)
         while self.now < simulated_s:
             self.is_stormy = True
-            self.at(self.now + toss.uniform(0.5, 4), self._fault)
+            self.call_in(toss.uniform(0.5, 4), self._fault)
             self.run_until(self.now + toss.uniform(20, 60))
             self.is_stormy = False
             self._heal_all()
@@ -80,16 +80,16 @@ class RaftSimulation(RaftWorld):
         for replica in self.alive:
             if replica.raft.is_leader:
                 values = [next(self._values) for _ in range(self.random.randint(1, self.options.burst))]
-                replica.happen(replica.life, replica.append, values)
-        self.at(self.now + self.random.expovariate(1 / self.options.pause_s), self._work)
+                replica.happen(replica.append, values)
+        self.call_in(self.random.expovariate(1 / self.options.pause_s), self._work)
 
     def _snapshot(self) -> None:
         alive = self.alive
         if alive and self.options.snapshots:
             replica = self.random.choice(alive)
             clean = self.random.random() < 0.7
-            replica.happen(replica.life, partial(replica.take_snapshot, clean=clean))
-        self.at(self.now + self.random.expovariate(1 / 2.0), self._snapshot)
+            replica.happen(partial(replica.take_snapshot, clean=clean))
+        self.call_in(self.random.expovariate(1 / 2.0), self._snapshot)
 
     # Faults
 
@@ -98,7 +98,7 @@ class RaftSimulation(RaftWorld):
             return
         kinds = _KINDS if self.options.voters > 1 else _KINDS_ALONE
         self.faults += self.random.choice(kinds)(self, self._victim())
-        self.at(self.now + self.random.expovariate(1 / self.options.fault_s), self._fault)
+        self.call_in(self.random.expovariate(1 / self.options.fault_s), self._fault)
 
     def _victim(self) -> SimulatedReplica:
         """The leader in half of the cases."""
@@ -111,7 +111,7 @@ class RaftSimulation(RaftWorld):
     def _kill(self, victim: SimulatedReplica) -> bool:
         was_alive = victim.is_alive
         victim.kill()
-        self.at(self.now + self._one_of(0.05, 0.5, 3.0, 8.0), self.restart, victim)
+        self.call_in(self._one_of(0.05, 0.5, 3.0, 8.0), self.restart, victim)
         return was_alive
 
     def _strike(self, victim: SimulatedReplica) -> None:
@@ -127,7 +127,7 @@ class RaftSimulation(RaftWorld):
     def _kill_all(self, victim: SimulatedReplica) -> bool:
         for replica in self.replicas:
             replica.kill()
-            self.at(self.now + self.random.uniform(0.1, 3), self.restart, replica)
+            self.call_in(self.random.uniform(0.1, 3), self.restart, replica)
         return True
 
     def _pause(self, victim: SimulatedReplica) -> bool:
@@ -162,7 +162,7 @@ class RaftSimulation(RaftWorld):
 
     def _slow_disk(self, victim: SimulatedReplica) -> bool:
         victim.flush_s = self.random.choice((0.05, 0.4, 3.0))
-        self.at(self.now + self.random.uniform(1, 8), self._quick_disk, victim)
+        self.call_in(self.random.uniform(1, 8), self._quick_disk, victim)
         return True
 
     def _quick_disk(self, victim: SimulatedReplica) -> None:
@@ -171,7 +171,7 @@ class RaftSimulation(RaftWorld):
     def _resign(self, victim: SimulatedReplica) -> bool:
         if not victim.is_alive or not victim.raft.is_leader:
             return False
-        victim.happen(victim.life, self._let_resign, victim)
+        victim.happen(self._let_resign, victim)
         return True
 
     def _let_resign(self, victim: SimulatedReplica) -> None:
@@ -191,8 +191,8 @@ class RaftSimulation(RaftWorld):
         first, second, third = self.random.sample(self.replicas[: self.options.voters], 3)
         self.delay_s_by_link[second.node_id, third.node_id] = 0.02
         stood = [self._stand(first), self._stand(second)]
-        self.at(self.now + self.random.uniform(0.001, 0.005), self._strike, third)
-        self.at(self.now + 0.008, self.restart, third)
+        self.call_in(self.random.uniform(0.001, 0.005), self._strike, third)
+        self.call_in(0.008, self.restart, third)
         self._heal_later()
         return all(stood)
 
@@ -201,7 +201,7 @@ class RaftSimulation(RaftWorld):
         before it are let in again. So logs fork time and again, and old entries spread under new leaders."""
         if self.is_stormy and self.options.is_relay and self.random.random() < 0.7:
             self._few_until = self.now + 0.4
-            self.at(self.now + self._one_of(0.001, 0.01, 0.05, 0.3), self._pass_on, replica)
+            self.call_in(self._one_of(0.001, 0.01, 0.05, 0.3), self._pass_on, replica)
 
     def _pass_on(self, leader: SimulatedReplica) -> None:
         if not self.is_stormy:
@@ -215,10 +215,10 @@ class RaftSimulation(RaftWorld):
             # Often somebody with a fork of its own: the newest epoch wins, however few have it.
             newest = max(others, key=lambda replica: (replica.log.last_epoch, replica.log.end_offset))
             next_one = newest if self.random.random() < 0.5 else self.random.choice(others)
-            self.at(self.now + self._one_of(0.05, 0.4), self._stand, next_one)
+            self.call_in(self._one_of(0.05, 0.4), self._stand, next_one)
         if self.random.random() < 0.3:
-            self.at(self.now + self._one_of(0.05, 0.4), self._strike, leader)
-            self.at(self.now + 2, self.restart, leader)
+            self.call_in(self._one_of(0.05, 0.4), self._strike, leader)
+            self.call_in(2, self.restart, leader)
         self._heal_later()
 
     def fetch_entries(self) -> int:
@@ -239,14 +239,14 @@ class RaftSimulation(RaftWorld):
         victim.new_disk()
         self.oracle.disks[victim.key] = victim.kept
         self.oracle.check_durable()
-        self.at(self.now + self.random.uniform(0.5, 5), self.restart, victim)
+        self.call_in(self.random.uniform(0.5, 5), self.restart, victim)
         return True
 
     def _one_of(self, *durations_s: float) -> float:
         return self.random.choice(durations_s) * (0.5 + self.random.random())
 
     def _heal_later(self) -> bool:
-        self.at(self.now + self._one_of(0.5, 3.0, 10.0), self.heal)
+        self.call_in(self._one_of(0.5, 3.0, 10.0), self.heal)
         return True
 
     # Healing
@@ -257,8 +257,7 @@ class RaftSimulation(RaftWorld):
             replica.flush_s = 0.001
             replica.dies_in = None
             self.restart(replica)
-            if self.now < replica.paused_until:
-                replica.pause(self.now)
+            replica.resume()
 
     def _expect_life(self) -> None:
         acknowledged = self.acknowledged
@@ -269,7 +268,7 @@ class RaftSimulation(RaftWorld):
                 return True
             return any(not one.is_alive or one.raft.high_watermark <= count_then for one in self.replicas)
 
-        if not self.run_while(is_behind, for_s=LIVENESS_S):
+        if not self.run_while(is_behind, within_s=LIVENESS_S):
             raise Violation(f"liveness: {[(r.node_id, r.raft.role, r.raft.high_watermark) for r in self.alive]}")
         for replica in self.replicas:
             self.oracle.check_whole(replica)

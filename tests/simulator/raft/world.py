@@ -1,28 +1,34 @@
-"""The world of simulated replicas: a clock that jumps from event to event, and a network that does what it likes."""
+"""The world of simulated replicas: the loop of the whole-broker simulation, with a network of messages.
+
+The network is not that of whole brokers (`world.network`). That one carries streams of bytes, which need connections,
+frames and the driver of the real broker. The core alone exchanges requests as objects: that is what makes it fast.
+"""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterable
 from functools import partial
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from tests.simulator.raft.node import SimulatedReplica
 from tests.simulator.raft.oracle import Oracle, Violation
+from tests.simulator.world.loop import Actor, SimLoop
 
 from strandline.ids import ZERO_UUID
 from strandline.quorum.raft import elections
 from strandline.quorum.raft.timing import RaftTiming
-from strandline.quorum.raft.voters import Peer, Voter, VoterSet
+from strandline.quorum.raft.voters import Voter, VoterSet
 
 if TYPE_CHECKING:
     from strandline.quorum.raft.effects import Send
 
 PORT = 9093
 
+Answer = Callable[[float, Any], None]
+"""Lets an answer, or None for a request that failed, arrive at a time."""
 
-class RaftWorld:
+
+class RaftWorld(SimLoop):
     """`voters` replicas with ids from 0, then `observers`; nothing is started.
 
     `names_directories`: voters are known by the id of their disk too, not only by configuration.
@@ -30,13 +36,8 @@ class RaftWorld:
     """
 
     def __init__(self, seed: int, *, voters: int, observers: int = 0, names_directories: bool = True) -> None:
-        self.random = random.Random(seed)
-        self.now = 0.0
+        super().__init__(seed)
         self.timing = RaftTiming()
-        self.trace = seed
-        self.events = 0
-        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
-        self._sequence = 0
         self.cut: dict[tuple[int, int], bool] = {}
         self.loss = 0.0
         self.duplication = 0.0
@@ -67,34 +68,6 @@ class RaftWorld:
             self.oracle.disks[replica.key] = replica.kept
         self.oracle.voter_keys = [replica.key for replica in self.replicas[:voters]]
 
-    # Time
-
-    def at(self, time: float, event: Callable[..., object], *arguments: Any) -> None:
-        self._sequence += 1
-        heappush(self._heap, (time, self._sequence, event, arguments))
-
-    def step(self) -> None:
-        """Let the next event happen."""
-        time, sequence, event, arguments = heappop(self._heap)
-        self.now = max(self.now, time)
-        self.events += 1
-        self.trace = hash((self.trace, time, sequence))
-        event(*arguments)
-
-    def run_until(self, time: float) -> None:
-        while self._heap and self._heap[0][0] <= time:
-            self.step()
-        self.now = max(self.now, time)
-
-    def run_while(self, condition: Callable[[], bool], *, for_s: float) -> bool:
-        """Run as long as `condition` holds, at most `for_s`. False if it still does."""
-        until = self.now + for_s
-        while condition():
-            if not self._heap or self._heap[0][0] > until:
-                return False
-            self.step()
-        return True
-
     # Replicas
 
     @property
@@ -117,7 +90,7 @@ class RaftWorld:
 
     def stand(self, replica: SimulatedReplica) -> None:
         """Let it become a candidate at once, whatever its timers say and without asking for pre-votes."""
-        replica.happen(replica.life, self._let_stand, replica)
+        replica.happen(self._let_stand, replica)
 
     def _let_stand(self, replica: SimulatedReplica) -> None:
         state = replica.raft._state
@@ -158,14 +131,13 @@ class RaftWorld:
         receiver = self._by_host[send.to.host]
         name = type(send.request).__name__
         self.requests[name] = self.requests.get(name, 0) + 1
-        refuse = partial(self._answer, sender, sender.life, send, None)
+        answer = partial(self._answer, sender, sender.actor, send)
         timeout_at = self.now + send.timeout_s
         arrivals = self._arrivals(sender.node_id, receiver.node_id)
         if not arrivals:
-            self.at(timeout_at, refuse)
-            return
+            answer(timeout_at, None)
         for delay_s in arrivals:
-            self.at(self.now + delay_s, self._deliver, sender, sender.life, receiver, send, timeout_at)
+            self.call_in(delay_s, self._deliver, sender.node_id, receiver, send.request, answer, timeout_at)
 
     def _arrivals(self, a: int, b: int) -> list[float]:
         """After how long a message comes: not at all, once, or more often."""
@@ -181,37 +153,29 @@ class RaftWorld:
         return arrivals
 
     def _deliver(
-        self, sender: SimulatedReplica, life: int, receiver: SimulatedReplica, send: Send, timeout_at: float
+        self, sender_id: int, receiver: SimulatedReplica, request: Any, answer: Answer, timeout_at: float
     ) -> None:
-        if not receiver.is_alive:
-            # Nobody listens there; the sender hears so at once, unless the way back is cut.
-            for delay_s in self._arrivals(receiver.node_id, sender.node_id):
-                self.at(self.now + delay_s, self._answer, sender, life, send, None)
+        if receiver.is_alive:
+            receiver.happen(
+                receiver.receive, request, partial(self._reply, sender_id, receiver.node_id, answer, timeout_at)
+            )
             return
-        reply = partial(self._reply, sender, life, receiver, receiver.life, send, timeout_at)
-        receiver.happen(receiver.life, receiver.receive, send.request, reply)
+        # No process listens there; the sender learns so at once, unless the way back is cut.
+        for delay_s in self._arrivals(receiver.node_id, sender_id):
+            answer(self.now + delay_s, None)
 
-    def _reply(
-        self,
-        sender: SimulatedReplica,
-        life: int,
-        receiver: SimulatedReplica,
-        receiver_life: int,
-        send: Send,
-        timeout_at: float,
-        response: Any,
-    ) -> None:
-        arrivals = self._arrivals(receiver.node_id, sender.node_id)
+    def _reply(self, sender_id: int, receiver_id: int, answer: Answer, timeout_at: float, response: Any) -> None:
+        arrivals = self._arrivals(receiver_id, sender_id)
         if not arrivals:
-            self.at(max(timeout_at, self.now), self._answer, sender, life, send, None)
+            answer(max(timeout_at, self.now), None)
         for delay_s in arrivals:
-            self.at(self.now + delay_s, self._answer, sender, life, send, response)
+            answer(self.now + delay_s, response)
 
-    def _answer(self, sender: SimulatedReplica, life: int, send: Send, response: Any) -> None:
-        sender.happen(life, self._take_answer, sender, send.to, send.request, response)
+    def _answer(self, sender: SimulatedReplica, actor: Actor, send: Send, at: float, response: Any) -> None:
+        self.call_at(at, actor, sender.take, self._take_answer, sender, send, response)
 
-    def _take_answer(self, sender: SimulatedReplica, to: Peer, request: Any, response: Any) -> None:
-        sender.raft.on_answer(to, request, response, self.now)
+    def _take_answer(self, sender: SimulatedReplica, send: Send, response: Any) -> None:
+        sender.raft.on_answer(send.to, send.request, response, self.now)
 
 
 def _host(node_id: int) -> str:

@@ -10,9 +10,9 @@ one's are dropped (SIGKILL), and those of one actor that were asked for "soon" k
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections.abc import Callable
+from heapq import heappop, heappush
 from struct import Struct
 from typing import Any, Final
 from zlib import crc32
@@ -92,11 +92,15 @@ class SimLoop:
 
     def schedule(self, at: float, timer: SimTimer) -> SimTimer:
         self._sequence += 1
-        heapq.heappush(self._heap, (at, self._sequence, timer))
+        heappush(self._heap, (at, self._sequence, timer))
         return timer
 
     def call_at(self, at: float, actor: Actor, callback: Callable[..., object], *args: Any) -> SimTimer:
-        return self.schedule(at, SimTimer(actor, callback, args))
+        # As `schedule`, without a call: most events come this way.
+        self._sequence += 1
+        timer = SimTimer(actor, callback, args)
+        heappush(self._heap, (at, self._sequence, timer))
+        return timer
 
     def call_in(self, delay_s: float, callback: Callable[..., object], *args: Any) -> SimTimer:
         """An event of the world itself: a fault, a check."""
@@ -123,7 +127,7 @@ class SimLoop:
         return True
 
     def _step(self) -> None:
-        at, _, timer = heapq.heappop(self._heap)
+        at, _, timer = heappop(self._heap)
         callback = timer.callback
         actor = timer.actor
         if callback is None or actor.is_dead:
@@ -131,7 +135,8 @@ class SimLoop:
         if actor.is_paused:
             actor.held.append(timer)
             return
-        self.now = at if at > self.now else self.now
+        if at > self.now:
+            self.now = at
         self.events += 1
         self.trace = crc32(_MARK.pack(self.now, actor.number), self.trace)
         callback(*timer.args)
