@@ -79,7 +79,7 @@ def test_one_broker_down_is_a_warning_that_names_it() -> None:
     said = [finding.text for finding in health_findings(ONE_DOWN)]
     assert all(finding.advice for finding in health_findings(ONE_DOWN)), "each says what to do"
     assert (
-        "node 1 leads the quorum, and 2 of 3 voters are heard; one more lost, and nothing in the cluster can change"
+        "node 1 leads the quorum, and 2 of 3 voters answer; one more lost, and nothing in the cluster can change"
         in said
     )
     assert "broker 3 is down: 3 partitions lack its replica: orders-0, orders-1, orders-2" in said

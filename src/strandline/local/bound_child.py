@@ -20,7 +20,7 @@ SHUTDOWN_TIMEOUT_S = 10.0
 
 
 def follow_parent(stdin_fd: int) -> None:
-    """Blocks until the parent is gone, then ends this process: cleanly if it can, by force if that hangs."""
+    """Block until the parent is gone, then end this process: cleanly if possible, by force if that hangs."""
     while os.read(stdin_fd, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,9 +1,8 @@
 """A network whose links can be cut, around another one: what a partition does to the connections a node makes.
 
-On a link that is cut nothing arrives and nothing is told: no bytes, no refusal, no end. That is what a peer behind a
-broken switch looks like. As every connection between nodes is made by one of them, cutting those that either side makes
-cuts them apart; whoever accepted a connection just hears nothing more. When the link is healed connections that stood
-still end, because what was sent meanwhile is lost.
+On a cut link nothing arrives: no bytes, no refusal, no end. A peer behind a broken switch looks like that. One of two
+nodes makes each connection between them, so cutting those that either side makes separates them; the side that accepted
+a connection receives nothing more. When a link is healed its connections end, because what was sent meanwhile is lost.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class CutNetwork:
         return outgoing
 
     def cut(self, addresses: Collection[Address]) -> None:
-        """Links to these addresses are cut, and to all others whole again."""
+        """Cut the links to these addresses, and heal all others."""
         self._cut = frozenset(addresses)
         for outgoing in list(self._outgoing.values()):
             if (outgoing.peer_host, outgoing.port) in self._cut:
@@ -70,14 +69,14 @@ class CutOutgoing:
                 self._inner.pause()
 
     def end(self) -> None:
-        """As if the peer had reset the connection."""
+        """End the connection as if the peer had reset it."""
         self._close_inner()
         receiver, self._receiver = self._receiver, None
         self.on_gone()
         if receiver is not None:
             receiver.on_closed()
 
-    # What the user of the connection does
+    # Calls of the connection's user
 
     @property
     def peer_port(self) -> int:
@@ -129,7 +128,7 @@ class CutOutgoing:
         if inner is not None:
             inner.close()
 
-    # What the real connection tells
+    # Calls of the real connection
 
     def on_connected(self) -> None:
         if self.is_cut:

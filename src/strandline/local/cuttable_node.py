@@ -39,7 +39,7 @@ class Links:
         return self._network
 
     def follow(self, stdin_fd: int) -> None:
-        """Blocks, and returns when the parent is gone."""
+        """Obey the parent, and return when it is gone."""
         with os.fdopen(stdin_fd, closefd=False) as commands:
             for line in commands:
                 word, *addresses = line.split()

@@ -52,7 +52,7 @@ class EmbeddedBroker(NodeProcess):
         return words
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str | int) -> None:
-        """Creates a topic. Configs are Kafka's with underscores for dots: `segment_bytes=65536`."""
+        """Create a topic. Configs are Kafka's with underscores for dots: `segment_bytes=65536`."""
         create_topic(self.bootstrap, name, partitions, 1, configs)
 
 
@@ -115,7 +115,7 @@ def embedded(
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> contextlib.AbstractContextManager[EmbeddedBroker] | contextlib.AbstractContextManager[EmbeddedCluster]:
-    """A real broker for the length of a `with` block, by default on a free port and in a directory that is removed.
+    """Run a real broker for the length of a `with` block, by default on a free port and in a directory that is removed.
 
     `nodes=3` gives a cluster of three instead, at `port` and the ports after it. `data` keeps the log in a directory of
     yours; `properties` are Kafka's broker properties; `environ` is added to the child's environment. With

@@ -72,17 +72,15 @@ class ClusterNode(NodeProcess):
         return words
 
     def cut_off(self, addresses: Sequence[str]) -> None:
-        """From now on nothing passes on connections that this node makes to these addresses; with none all do."""
+        """Cut the connections that this node makes to these addresses; with none, heal all."""
         self.cut = list(addresses)
         if not self.running:
             return
-        self.command(
-            f"cut {' '.join(addresses)}", answer="cut", timeout_s=CUT_TIMEOUT_S, before="it had cut its links"
-        )
+        self.command(f"cut {' '.join(addresses)}", answer="cut", timeout_s=CUT_TIMEOUT_S, before="it had cut its links")
 
 
 class EmbeddedCluster:
-    """`start`, `kill` and the like are for one thread."""
+    """The nodes of one cluster. `start`, `kill` and the like are for one thread."""
 
     def __init__(
         self,
@@ -106,7 +104,7 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All nodes, for clients; it stays the same over `kill` and `start`."""
+        """The addresses of all nodes, for clients; they stay the same over `kill` and `start`."""
         return self.layout.bootstrap_servers
 
     bootstrap = bootstrap_servers
@@ -115,20 +113,20 @@ class EmbeddedCluster:
     # All of them
 
     def start_all(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Starts those that do not run, and returns when each answers clients."""
+        """Start the nodes that do not run, and return when each answers clients."""
         fresh = [node for node in self.nodes.values() if not node.running]
         for node in fresh:
             node.spawn()
         wait_all_ready(fresh, timeout_s=timeout_s)
 
     def stop_all(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends all, each as an operator would (SIGTERM), at the same time."""
+        """End all nodes at the same time, each as an operator would (SIGTERM)."""
         self.heal()
         running = [node for node in self.nodes.values() if node.running]
         for node in running:
-            # One that is paused could not hear it.
+            # A paused node would not handle the signal.
             node.resume()
-        # Without the others a node cannot give its leaderships away, and need not: nobody is left to lead.
+        # Without the others a node cannot hand over its leaderships, and need not: no node is left to lead.
         for node in running:
             node.signal(signal.SIGTERM)
         for node in running:
@@ -141,22 +139,22 @@ class EmbeddedCluster:
     # One of them
 
     def kill(self, node_id: int) -> None:
-        """Ends a node as kill -9 does; nothing of it runs any more when this returns."""
+        """End a node as kill -9 does; nothing of it runs any more when this returns."""
         self.nodes[node_id].kill()
 
     def stop(self, node_id: int) -> None:
-        """Ends a node as an operator would; it gives its leaderships away first."""
+        """End a node as an operator would; it hands over its leaderships first."""
         self.nodes[node_id].stop()
 
     def start(self, node_id: int) -> None:
-        """Starts a node that was killed or stopped, on the same directory and port, and waits until it serves.
+        """Start a node that was killed or stopped, on the same directory and port, and wait until it serves.
 
-        One that is cut off from the quorum cannot: start it with `spawn`, and heal.
+        A node that is cut off from the quorum cannot: start it with `spawn`, and heal.
         """
         self.nodes[node_id].start()
 
     def spawn(self, node_id: int) -> None:
-        """Starts a node and does not wait."""
+        """Start a node and do not wait."""
         self.nodes[node_id].spawn()
 
     def restart(self, node_id: int) -> None:
@@ -164,7 +162,7 @@ class EmbeddedCluster:
         self.start(node_id)
 
     def pause(self, node_id: int) -> None:
-        """A node stands still as a hung machine does; its connections stay."""
+        """Pause a node, as a machine that hangs would; its connections stay."""
         self.nodes[node_id].pause()
 
     def resume(self, node_id: int) -> None:
@@ -173,7 +171,7 @@ class EmbeddedCluster:
     # Between them
 
     def partition(self, *node_ids: int) -> None:
-        """These nodes and the others can no longer reach each other; among themselves they can. It replaces another."""
+        """Separate these nodes from the others; among themselves they reach each other. It replaces the last one."""
         unknown = set(node_ids) - self.nodes.keys()
         if unknown:
             raise ValueError(f"there is no node {min(unknown)}")
@@ -182,7 +180,7 @@ class EmbeddedCluster:
             self._cut(node)
 
     def heal(self) -> None:
-        """Every node can reach every other again. Connections that stood still are broken, and made anew."""
+        """Let every node reach every other again. Connections that were cut break, and nodes connect again."""
         if self._apart:
             self.partition()
 
@@ -197,25 +195,25 @@ class EmbeddedCluster:
     def create_topic(
         self, name: str, partitions: int = 1, *, replication_factor: int = -1, **configs: str | int
     ) -> None:
-        """Creates a topic, of three replicas unless told otherwise, and waits until all of them are in sync."""
+        """Create a topic, by default of three replicas, and wait until all of them are in sync."""
         from strandline.local.embedded_broker import create_topic
 
         create_topic(self.bootstrap_servers, name, partitions, replication_factor, configs)
         self.wait_in_sync(name)
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """The node that leads a partition now; waits for one while there is none."""
+        """Return the node that leads a partition now; wait for one while there is none."""
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
             for each in self.partitions(topic):
                 if each.id == partition and each.leader in self.nodes:
                     return int(each.leader)
             if time.monotonic() > deadline:
-                raise BrokerFailed(f"nobody leads {topic}-{partition}")
+                raise BrokerFailed(f"{topic}-{partition} has no leader after {ANSWER_TIMEOUT_S:g} s")
             time.sleep(LOOK_EVERY_S)
 
     def wait_in_sync(self, topic: str, *, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
-        """Waits until every replica of every partition is in sync."""
+        """Wait until every replica of every partition is in sync."""
         deadline = time.monotonic() + timeout_s
         while True:
             found = self.partitions(topic)
@@ -226,7 +224,7 @@ class EmbeddedCluster:
             time.sleep(LOOK_EVERY_S)
 
     def partitions(self, topic: str) -> list[Any]:
-        """librdkafka's metadata of the topic's partitions, from whichever node answers; empty if there is none."""
+        """Return librdkafka's metadata of the topic's partitions, from whichever node answers; empty if none does."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -234,11 +232,11 @@ class EmbeddedCluster:
         try:
             described = admin.list_topics(topic, timeout=5).topics.get(topic)
         except KafkaException:
-            # Nobody answered in time; whoever waits asks again.
+            # No node answered in time; the callers that wait ask again.
             return []
         return sorted(described.partitions.values(), key=lambda each: each.id) if described is not None else []
 
     def stderr_texts(self) -> dict[int, str]:
-        """The end of what each node wrote to standard error."""
+        """Return the end of what each node wrote to standard error."""
         texts = {node_id: node.stderr_text().strip() for node_id, node in self.nodes.items()}
         return {node_id: text for node_id, text in texts.items() if text}

@@ -5,7 +5,7 @@
 
 The first three nodes are controllers too (the first alone where there are fewer than three): a majority of three
 survives the loss of one, and more voters would only make every change slower. Nodes that are added later are brokers.
-Controllers keep their ports from start to start, unless somebody else took one.
+Controllers keep their ports from start to start, unless another process took one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LocalCluster:
         return ",".join(place.address for place in self.places)
 
     def properties(self, place: NodePlace) -> dict[str, str]:
-        """What makes a process this node of this cluster."""
+        """Return the properties that make a process this node of this cluster."""
         voters = [each for each in self.places if each.controller_port is not None]
         listeners = f"PLAINTEXT://{place.address}"
         if place.controller_port is not None:
@@ -80,7 +80,7 @@ class LocalCluster:
 def lay_out(
     root: Path, nodes: int, *, port: int = 0, host: str = HOST, properties: Mapping[str, str] | None = None
 ) -> LocalCluster:
-    """The cluster in `root`, which is made and formatted where it is not there yet; InvalidConfig if it does not fit.
+    """Return the cluster in `root`, made and formatted if it is not there yet; InvalidConfig if it does not fit.
 
     Brokers listen at `port` and the ports after it, or with 0 at free ones.
     """
@@ -152,7 +152,7 @@ def _remember(cluster: LocalCluster) -> None:
 
 
 def _free_port(taken: ExitStack, host: str) -> int:
-    """A port that nobody has. It is held until all are chosen, so that none is given twice."""
+    """Choose a free port. It is held until all are chosen, so that none is chosen twice."""
     return int(taken.enter_context(bound_socket(host)).getsockname()[1])
 
 

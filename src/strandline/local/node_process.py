@@ -32,7 +32,7 @@ class NodeProcess:
 
     module = "strandline.local.bound_child"
     has_own_session = False
-    """With a session of its own Ctrl-C on the terminal reaches us alone, and we stop it with SIGTERM, once."""
+    """Whether Ctrl-C on the terminal does not reach the process; then we stop it with SIGTERM, once."""
 
     def __init__(
         self, *, stderr: BinaryIO | None, environ: Mapping[str, str] | None = None, called: str = "the broker"
@@ -46,12 +46,12 @@ class NodeProcess:
         self._unread = b""
 
     def arguments(self) -> Sequence[str]:
-        """What the module is started with."""
+        """Return the arguments of the module."""
         raise NotImplementedError
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as `bootstrap.servers`; it stays the same over `kill` and `restart`."""
+        """The `bootstrap.servers` for clients; it stays the same over `kill` and `restart`."""
         return f"{self.host}:{self.port}"
 
     @property
@@ -64,7 +64,7 @@ class NodeProcess:
 
     @property
     def status(self) -> int | None:
-        """How the process ended by itself; None while it runs, and when it was stopped or killed by us."""
+        """The status of a process that ended by itself; None while it runs, and after `stop` or `kill`."""
         return self._process.poll() if self._process is not None else None
 
     def _running(self) -> subprocess.Popen[bytes]:
@@ -73,12 +73,12 @@ class NodeProcess:
         return self._process
 
     def start(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Starts the broker and returns when it answers clients."""
+        """Start the broker, and return when it answers clients."""
         self.spawn()
         self.wait_ready(timeout_s=timeout_s)
 
     def spawn(self) -> None:
-        """Starts the process and does not wait, so that a test can kill a broker in the middle of its recovery."""
+        """Start the process and do not wait, so that a test can kill a broker in the middle of its recovery."""
         if self._process is not None:
             raise BrokerFailed(f"{self.called} already runs as process {self._process.pid}")
         self._unread = b""
@@ -93,7 +93,7 @@ class NodeProcess:
         )
 
     def wait_ready(self, *, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Waits for the line `ready HOST:PORT`, the first that a broker prints."""
+        """Wait for the line `ready HOST:PORT`, the first that a broker prints."""
         line = self.read_line(timeout_s=timeout_s, before="it was ready")
         word, _, address = line.strip().partition(" ")
         host, _, port = address.rpartition(":")
@@ -104,7 +104,7 @@ class NodeProcess:
         self.port = int(port)
 
     def read_line(self, *, timeout_s: float, before: str) -> str:
-        """The next line of the child; a child that ends, or says nothing in time, has failed and is gone."""
+        """Return the next line of the child. One that ends, or prints nothing in time, has failed and is killed."""
         process = self._running()
         try:
             line = self._next_line(process, timeout_s)
@@ -132,7 +132,7 @@ class NodeProcess:
             raise BrokerFailed(f"{self.called} said {said!r} instead of {answer!r}")
 
     def _next_line(self, process: subprocess.Popen[bytes], timeout_s: float) -> str:
-        """The child's next line; empty when it closed its output before that."""
+        """Return the child's next line; empty if it closed its output before that."""
         assert process.stdout is not None
         deadline_s = time.monotonic() + timeout_s
         with selectors.DefaultSelector() as selector:
@@ -148,7 +148,7 @@ class NodeProcess:
         return line.decode(errors="replace")
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Ends the broker as an operator would (SIGTERM); a status other than 0 is an error. Idempotent."""
+        """End the broker as an operator would (SIGTERM); a status other than 0 is an error. Idempotent."""
         process = self._process
         if process is None:
             return
@@ -156,7 +156,7 @@ class NodeProcess:
         self.wait_stopped(timeout_s=timeout_s)
 
     def wait_stopped(self, *, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Waits for the end of a broker that was told to stop, as `stop` does."""
+        """Wait for the end of a broker that has got SIGTERM, as `stop` does."""
         process = self._process
         if process is None:
             return
@@ -169,36 +169,36 @@ class NodeProcess:
             raise BrokerFailed(self._with_stderr(f"{self.called} left with status {status}"))
 
     def kill(self) -> None:
-        """Ends the broker with SIGKILL: nothing of it runs any more when this returns. Idempotent."""
+        """End the broker with SIGKILL: nothing of it runs any more when this returns. Idempotent."""
         process = self._process
         if process is not None:
             process.kill()
             self._reap(process, timeout_s=STOP_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Stops the broker in its tracks (SIGSTOP), as a hung machine does; `kill` or `resume` ends that.
+        """Pause the broker (SIGSTOP), as a machine that hangs would; `kill` or `resume` ends that.
 
-        Returns when every thread stands still, so a system call that was under way has come to its end.
+        Return when every thread stands still, so a system call that was under way has come to its end.
         """
         os.kill(self.pid, signal.SIGSTOP)
         # WNOWAIT: should the broker have died instead, its status is left for `kill` and `stop` to take.
         os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
-        """Lets a paused broker go on."""
+        """Let a paused broker go on."""
         os.kill(self.pid, signal.SIGCONT)
 
     def signal(self, number: int) -> None:
-        """Sends a signal and waits for nothing; a process that has just ended by itself hears none."""
+        """Send a signal and do not wait; a process that has just ended by itself gets none."""
         self._running().send_signal(number)
 
     def restart(self) -> None:
-        """Starts the broker again on the same directory and port; one that still runs is stopped first."""
+        """Start the broker again on the same directory and port; one that still runs is stopped first."""
         self.stop()
         self.start()
 
     def stderr_text(self) -> str:
-        """The end of what the broker wrote to standard error, over all its restarts; nothing where that is ours."""
+        """Return the end of what the broker wrote to standard error, over all restarts; empty if that is our own."""
         if self._stderr is None:
             return ""
         # The child shares our file position, so the file is read without moving it.
@@ -225,7 +225,7 @@ class NodeProcess:
 
 
 def wait_all_ready(nodes: Sequence[NodeProcess], *, timeout_s: float = READY_TIMEOUT_S) -> None:
-    """Waits for all, whichever is ready first; the first that fails ends the wait, and those that are ready stay.
+    """Wait for all, whichever is ready first; the first that fails ends the wait, and those that are ready stay.
 
     One after the other would be wrong: a node of a cluster may wait in vain for another that has failed.
     """

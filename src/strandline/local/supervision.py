@@ -61,13 +61,13 @@ def stop_all(nodes: Sequence[SupervisedNode]) -> list[str]:
     """Stop them together; what went wrong with it, in sentences. Nothing of them runs any more afterwards."""
     for node in nodes:
         if node.running:
-            # One that was stopped with SIGSTOP could not hear the other signal.
+            # A process that was stopped with SIGSTOP would not handle the other signal.
             node.resume()
             node.signal(signal.SIGTERM)
     failures = []
     for node in nodes:
         if node.status is not None:
-            # It ended by itself, and that was told.
+            # It ended by itself, and that was reported.
             node.kill()
             continue
         try:

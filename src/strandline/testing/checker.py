@@ -7,20 +7,20 @@
 |---|---|
 | inconsistent-offsets | one offset held two values |
 | duplicate | one value at two offsets |
-| lost-write | a committed record below what was read was read by nobody |
+| lost-write | a committed record below what was read was never read |
 | unseen | an acknowledged record was never read, the final phase included |
 | vanished | a record was read and is missing from the final read |
 | G1a | a record was read whose write certainly failed |
-| phantom | a record was read that nobody sent |
+| phantom | a record was read that was never sent |
 | poll-skip, nonmonotonic-poll | the next call of a consumer jumped over records, or stepped back |
 | int-poll-skip, int-nonmonotonic-poll | the same inside one call |
 | nonmonotonic-send, int-nonmonotonic-send | a later send of a producer stands before an earlier one |
 | nonmonotonic-watermark | one client saw the high watermark go back |
-| nonmonotonic-commit | the only committer of a group was told of less than it had committed |
+| nonmonotonic-commit | the only committer of a group read a lower position than it had committed |
 | producer-id-twice | two producers were given one producer id |
 | group-skip | a group's position stood above a record that none of its members had processed |
 | zombie-commit | a member moved the position back that another member had committed since |
-| nonmonotonic-position | somebody was told less of a group's position than was committed or told before |
+| nonmonotonic-position | a process read a lower position of a group than was committed or read before |
 | precommitted-read | a record was read before the commit of its transaction was asked for |
 | torn | some records of a transaction were read, and others of it are missing from the final read |
 | doubled | two transactions of a group that count consumed one record |
@@ -66,7 +66,7 @@ class Report:
     reads: int = 0
     """Records read by all processes together."""
     errors: Counter[str] = field(default_factory=Counter)
-    """What clients were told when an operation did not end well."""
+    """Error messages that clients got."""
     partitions: int = 0
     realtime_lag_ns: int = 0
     """The longest time for which a consumer that asked did not get a record that was known to exist; a metric."""

@@ -43,20 +43,20 @@ PURGE_TIMEOUT_S = 10.0
 
 
 def payload_of(value: str, size_bytes: int) -> bytes:
-    """The record's bytes: the value that names it, a blank, and filler up to the size."""
+    """Return a record's bytes: the value that names it, a blank, and filler up to the size."""
     head = f"{value} ".encode()
     return head + b"x" * (size_bytes - len(head))
 
 
 def value_of(payload: bytes | None) -> str:
-    """The value that names a record; damaged filler gives a value that nobody sent, and so a phantom."""
+    """Return the value that names a record; damaged filler gives a value that was never sent, and so a phantom."""
     head, _, filler = (payload or b"").partition(b" ")
     value = head.decode(errors="backslashreplace")
     return value if filler.count(b"x") == len(filler) else f"damaged {value}"
 
 
 def polls_of(messages: Sequence[Message]) -> list[Poll]:
-    """The records of one call, by partition, each in the order it came."""
+    """Return the records of one call by partition, in the order they came."""
     records: dict[str, list[tuple[int, str]]] = {}
     for message in messages:
         offset, number = message.offset(), message.partition()
@@ -72,7 +72,7 @@ class ClientHangs(Exception):
 
 
 class ClientThread:
-    """A client with a thread of its own that works until it is told to stop."""
+    """A client with a thread of its own that works until `stop`."""
 
     def __init__(self, recorder: Recorder, name: str) -> None:
         self.recorder = recorder
@@ -97,7 +97,7 @@ class ClientThread:
         self._thread.start()
 
     def stop(self, *, timeout_s: float | None = None) -> None:
-        """Ends the work, waits for the thread, and raises what it raised; ClientHangs if it does not end in time."""
+        """End the work, wait for the thread, and raise what it raised; ClientHangs if it does not end in time."""
         self.stopping.set()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
@@ -144,7 +144,7 @@ class ProducerThread(ClientThread):
             "acks": "all",
             "linger.ms": 1,
             # Longer than any fault. A record that is given up leaves a gap in the sequence, and librdkafka closes it by
-            # going on with another epoch: what it sends again then, nobody can know for a copy.
+            # going on with another epoch: a broker cannot recognise what it sends again as a copy.
             "delivery.timeout.ms": 600_000,
             **QUICK_RETRIES,
             **(settings or {}),
@@ -279,10 +279,10 @@ class ConsumerThread(ClientThread):
             self._next[poll.partition] = poll.records[-1][0] + 1
 
     def _watermarks(self, consumer: Consumer, polls: Sequence[Poll]) -> list[Watermark]:
-        """Where a partition ends, asked for now and then.
+        """Ask now and then where a partition ends.
 
-        It is asked for, not taken from beside the records: that is only what this leader knows, in Kafka as here, and
-        one that has just been elected may not have heard the last word of its predecessor. It says so when it is asked.
+        The high watermark beside the records does not count. It is only what this leader knows, in Kafka as here, and
+        a new leader may not know the last one of its predecessor. When it is asked, it answers with an error.
         """
         self._polls += 1
         if not polls or self._polls % POLLS_PER_WATERMARK:
@@ -291,6 +291,6 @@ class ConsumerThread(ClientThread):
         try:
             _, high = consumer.get_watermark_offsets(Position(topic, int(number)), timeout=WATERMARK_TIMEOUT_S)
         except KafkaException:
-            # Nobody leads it just now: nothing was seen.
+            # The partition has no leader at the moment: nothing was seen.
             return []
         return [Watermark(name, high)]

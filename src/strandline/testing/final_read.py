@@ -21,7 +21,7 @@ NOT_LEADING_YET = frozenset(
         KafkaError._TRANSPORT,
     }
 )
-"""What a client may be told right after a restart, although all is well."""
+"""Errors that a client may get right after a restart of a correct broker."""
 
 
 def read_to_the_end(

@@ -1,9 +1,8 @@
-"""The checks that look at a group: was each record processed before the group's position passed it, and is the
-position moved by nobody who has lost the right to?
+"""Checks of a group: each record is processed before the group's position passes it, and fenced members move nothing.
 
 Pure. A process is a member of the group that its `Member` names; what it polls counts as processed. A group is expected
-to begin at the start of each partition. Commits of outcome `fail` were refused; those of outcome `info` may be carried
-out late, but not after another member has committed: by then whoever sent them is fenced.
+to begin at the start of each partition. Commits of outcome `fail` were rejected. Those of outcome `info` may take
+effect late, but not after another member has committed, because their sender is fenced by then.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from strandline.testing.history import Committed, Member, Op, Poll
 from strandline.testing.observed_log import ObservedLog
 from strandline.testing.record_checks import Anomaly
 
-NOBODY = -1
+NO_PROCESS = -1
 MOVES = ("commit", "txn")
-"""What moves a position. That of a transaction is moved by a marker, after the answer; until then whoever asks for
-stable positions only is told to come again, so nobody can see the difference."""
+"""Operations that move a position. A transaction's moves with its marker, after the answer. Until then a client that
+asks for stable positions has to retry, so no client can see the difference."""
 GroupPartition = tuple[str, str]
 
 
 def groups_of(ops: Sequence[Op]) -> dict[int, str]:
-    """The group of each process that is a member of one."""
+    """Return the group of each process that is a member of one."""
     return {op.process: mop.group for op in ops for mop in op.mops if isinstance(mop, Member)}
 
 
 def group_skip(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly]:
-    """group-skip: at each commit, and each time that somebody is told the position, all below has been processed."""
+    """Find group-skip: a position was committed or read before all records below it were processed."""
     processed = _processed(ops)
-    told: set[tuple[str, str, int]] = set()
+    reported: set[tuple[str, str, int]] = set()
     last_read: dict[GroupPartition, list[float]] = {}
     for op_index, op in enumerate(ops):
         for mop in op.mops:
@@ -47,9 +46,9 @@ def group_skip(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[A
                 last_read[key] = _last_read(log.sorted_offsets, processed[mop.group].get(mop.partition, {}))
             at_ns = op.invoked_ns if op.f in MOVES else op.completed_ns
             skipped = bisect_right(last_read[key], at_ns)
-            if skipped < count and (*key, skipped) not in told:
-                # A hole is told once, not with every commit above it.
-                told.add((*key, skipped))
+            if skipped < count and (*key, skipped) not in reported:
+                # A hole is reported once, not with every commit above it.
+                reported.add((*key, skipped))
                 offset = log.sorted_offsets[skipped]
                 evidence = (
                     f"group {mop.group} stood at {mop.offset} (process {op.process}), and no member had processed "
@@ -99,7 +98,7 @@ class _Position:
 
     completed_ns: list[int] = field(default_factory=list)
     known: list[tuple[int, int, int]] = field(default_factory=list)
-    """Offset, the process that committed it or NOBODY if it was told, and the operation."""
+    """Offset, the process that committed it or NO_PROCESS if it was read, and the operation."""
     unknown: list[_Unknown] = field(default_factory=list)
     commits: list[tuple[int, Op]] = field(default_factory=list)
     """Offsets, with the operations that committed them, or may have."""
@@ -114,7 +113,7 @@ class _Position:
         self.known.append((offset, process, op_index))
 
     def is_excused(self, op: Op, offset: int, process: int) -> bool:
-        """Whether a commit of somebody else, of unknown outcome or under way just then, may have moved it so low."""
+        """Whether a commit of another process, of unknown outcome or in flight, may have moved it so low."""
         return any(each.offset <= offset and each.process != process for each in self.unknown) or any(
             other <= offset and commit.process != process and commit.invoked_ns <= op.completed_ns
             for other, commit in self.commits
@@ -142,29 +141,29 @@ def positions(ops: Sequence[Op]) -> Iterator[Anomaly]:
         elif op.f in MOVES:
             yield from _on_commit(position, op_index, op, mop)
         else:
-            yield from _on_told(position, op_index, op, mop)
+            yield from _on_read(position, op_index, op, mop)
 
 
 def _on_commit(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
     known = position.before(op.invoked_ns)
-    is_back = known is not None and mop.offset < known[0] and known[1] not in (NOBODY, op.process)
+    is_back = known is not None and mop.offset < known[0] and known[1] not in (NO_PROCESS, op.process)
     if known is not None and is_back and not position.is_excused(op, mop.offset, op.process):
         evidence = (
             f"process {op.process} moved group {mop.group} back to {mop.offset}, after process {known[1]} had "
             f"committed {known[0]}"
         )
         yield Anomaly("zombie-commit", mop.partition, evidence, (known[2], op_index))
-    # Whoever commits now owns the partition: what others have under way from before is fenced.
+    # This process owns the partition now, so what others have in flight from before is fenced.
     position.unknown = [
         each for each in position.unknown if each.process == op.process or each.invoked_ns > op.invoked_ns
     ]
     position.learn(op_index, op, mop.offset, op.process)
 
 
-def _on_told(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
+def _on_read(position: _Position, op_index: int, op: Op, mop: Committed) -> Iterator[Anomaly]:
     known = position.before(op.invoked_ns)
-    if known is not None and mop.offset < known[0] and not position.is_excused(op, mop.offset, NOBODY):
-        evidence = f"process {op.process} was told offset {mop.offset} of group {mop.group} after {known[0]} was known"
+    if known is not None and mop.offset < known[0] and not position.is_excused(op, mop.offset, NO_PROCESS):
+        evidence = f"process {op.process} read offset {mop.offset} of group {mop.group} after {known[0]} was known"
         yield Anomaly("nonmonotonic-position", mop.partition, evidence, (known[2], op_index))
     is_same = known is not None and known[0] == mop.offset
-    position.learn(op_index, op, mop.offset, known[1] if known is not None and is_same else NOBODY)
+    position.learn(op_index, op, mop.offset, known[1] if known is not None and is_same else NO_PROCESS)

@@ -1,7 +1,7 @@
-"""What clients did and what they were told: the history that the checker judges, and its form as JSON lines.
+"""The history that the checker judges: the calls of clients with their outcomes, and their form as JSON lines.
 
 A history is a list of completed operations. An outcome is `ok` (it happened), `fail` (it certainly did not happen) or
-`info` (nobody knows: a timeout, a lost connection). A partition is named `topic-number`, and each value is sent at most
+`info` (unknown: a timeout, a lost connection). A partition is named `topic-number`, and each value is sent at most
 once to a partition, so that a value names its record.
 
     {"process": 3, "outcome": "ok", "f": "send", "invoked_ns": 10, "completed_ns": 25,
@@ -9,7 +9,7 @@ once to a partition, so that a value names its record.
 
 An operation is a list of micro-operations (Jepsen's word, "mops"). A transaction (`txn`) holds all that it wrote, to
 whatever partitions, what it consumed, and the positions that it committed; it is called when its commit is asked for,
-and `ok` means committed, `fail` that nobody ever asked for its commit or that it was refused.
+and `ok` means committed, `fail` that its commit was never asked for, or was rejected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Assign(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """The high watermark as the client was told it."""
+    """The high watermark that a client was given."""
 
     partition: str
     high: int
@@ -62,7 +62,7 @@ class GivenProducerId(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's position in a partition, as it was committed, or as it was told when asked for."""
+    """A group's position in a partition, as a client committed or read it."""
 
     group: str
     partition: str

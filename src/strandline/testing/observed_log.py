@@ -1,4 +1,4 @@
-"""What all clients together observed of each partition: which value stood at which offset, who wrote it, who read it.
+"""What all clients together observed of each partition: the value at each offset, its writer and its readers.
 
 Pure. Built once from a history and read by every check.
 """
@@ -14,7 +14,7 @@ from strandline.testing.history import Op, Poll, Send
 
 @dataclass(slots=True)
 class Writer:
-    """The operation that sent a value: its place in the history, its outcome, and the offset it was told."""
+    """The operation that sent a value: its place in the history, its outcome, and the offset it was given."""
 
     op_index: int
     op: Op
@@ -40,7 +40,7 @@ class ObservedLog:
     final_reads: dict[int, set[str]] = field(default_factory=dict)
     """What each process read in the final phase."""
     proven: set[int] = field(default_factory=set)
-    """Transactions, by their index in the history, of which somebody read a record, in whatever partition."""
+    """Transactions, by their index in the history, of which a record was read, in any partition."""
 
     def place(self, offset: int, value: str) -> None:
         known_value = self.value_at.setdefault(offset, value)
@@ -94,7 +94,7 @@ class ObservedLog:
 
 
 def observe(ops: Sequence[Op]) -> dict[str, ObservedLog]:
-    """The observed log of each partition that was sent to or polled. ValueError if a value was sent twice."""
+    """Return the observed log of each partition that was sent to or polled. ValueError if a value was sent twice."""
     logs: dict[str, ObservedLog] = {}
     proven: set[int] = set()
     for op_index, op in enumerate(ops):

@@ -102,7 +102,7 @@ def send_order(ops: Sequence[tuple[int, Op]], logs: Mapping[str, ObservedLog]) -
                 previous, previous_op = before
                 kind = "int-nonmonotonic-send" if previous_op == op_index else "nonmonotonic-send"
                 evidence = (
-                    f"process {op.process} was told offset {mop.offset} for {mop.value!r} after "
+                    f"process {op.process} was given offset {mop.offset} for {mop.value!r} after "
                     f"offset {logs[mop.partition].sorted_offsets[previous]}: d = {index - previous}"
                 )
                 yield Anomaly(kind, mop.partition, evidence, tuple(sorted({previous_op, op_index})))
@@ -110,7 +110,7 @@ def send_order(ops: Sequence[tuple[int, Op]], logs: Mapping[str, ObservedLog]) -
 
 
 def watermark_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
-    """nonmonotonic-watermark: one client that asked for the end of a partition was told of less than before."""
+    """Find nonmonotonic-watermark: a client that asked for the end of a partition got a lower one than before."""
     highest: dict[tuple[int, str], tuple[int, int]] = {}
     for op_index, op in ops:
         if op.outcome != "ok":
@@ -128,10 +128,10 @@ def watermark_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
 
 
 def commit_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
-    """nonmonotonic-commit: the only committer of a group was told of less than it had committed, or been told of.
+    """Find nonmonotonic-commit: the only committer of a group read a lower position than it had committed or read.
 
-    One that was acknowledged holds for whoever asks afterwards. One of unknown outcome may be carried out at any time,
-    even after later ones: what it names may be told ever after. Groups with members are judged by `group_checks`.
+    An acknowledged commit holds for every later read. One of unknown outcome may take effect at any time, even after
+    later ones, so its position may be read ever after. Groups with members are judged by `group_checks`.
     """
     lowest: dict[tuple[int, str, str], tuple[int, int]] = {}
     unknown: set[tuple[int, str, str, int]] = set()
@@ -146,7 +146,7 @@ def commit_order(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
                 continue
             due, due_op = lowest.get(key, (mop.offset, op_index))
             if op.f == "read_committed_offset" and mop.offset < due and (*key, mop.offset) not in unknown:
-                evidence = f"process {op.process} was told offset {mop.offset} of group {mop.group} after {due}"
+                evidence = f"process {op.process} read offset {mop.offset} of group {mop.group} after {due}"
                 yield Anomaly("nonmonotonic-commit", mop.partition, evidence, (due_op, op_index))
             lowest[key] = (mop.offset, op_index)
 
@@ -186,7 +186,7 @@ def realtime_lag_ns(ops: Sequence[tuple[int, Op]]) -> int:
 
 
 def _existence(ops: Sequence[tuple[int, Op]]) -> dict[str, tuple[list[int], list[int]]]:
-    """For each partition offsets in order, and for each of them when it, or a later one, was first known to exist."""
+    """Return the offsets of each partition in order, and when each, or a later one, was first known to exist."""
     seen: dict[str, list[tuple[int, int]]] = {}
     for _, op in ops:
         for mop in op.mops if op.outcome == "ok" else ():
@@ -195,10 +195,10 @@ def _existence(ops: Sequence[tuple[int, Op]]) -> dict[str, tuple[list[int], list
             elif isinstance(mop, Poll) and mop.records:
                 seen.setdefault(mop.partition, []).append((mop.records[-1][0], op.completed_ns))
     known: dict[str, tuple[list[int], list[int]]] = {}
-    for partition, told in seen.items():
-        told.sort()
-        times = [time for _, time in told]
+    for partition, found in seen.items():
+        found.sort()
+        times = [time for _, time in found]
         for at in range(len(times) - 2, -1, -1):
             times[at] = min(times[at], times[at + 1])
-        known[partition] = [offset for offset, _ in told], times
+        known[partition] = [offset for offset, _ in found], times
     return known

@@ -1,4 +1,4 @@
-"""The checks that look at records: is each where it was promised, once, and still there?
+"""Checks of records: each is where it was acknowledged, once, and still there.
 
 Pure. Each check takes the observed log of one partition and yields anomalies; the table in `checker` names them all.
 """
@@ -34,21 +34,21 @@ def _ops_about(log: ObservedLog, value: str) -> tuple[int, ...]:
 
 
 def inconsistent_offsets(log: ObservedLog) -> Iterator[Anomaly]:
-    """An offset names the same record for ever, or none."""
+    """Find inconsistent-offsets: one offset held two values."""
     for offset, values in sorted(log.more_values_at.items()):
         ops = tuple(op for value in sorted(values) for op in _ops_about(log, value))
         yield Anomaly("inconsistent-offsets", log.partition, f"offset {offset} held {sorted(values)}", ops)
 
 
 def duplicate(log: ObservedLog) -> Iterator[Anomaly]:
-    """With an idempotent producer each record is in the log once, however often it was sent."""
+    """Find duplicate: a value stands at two offsets. An idempotent producer's must not, however often it was sent."""
     for value, offsets in log.more_offsets_of.items():
         evidence = f"value {value!r} stands at offsets {sorted(offsets)}"
         yield Anomaly("duplicate", log.partition, evidence, _ops_about(log, value))
 
 
 def lost_write(log: ObservedLog) -> Iterator[Anomaly]:
-    """A committed record below what somebody read was read by nobody."""
+    """Find lost-write: a committed record was never read, though a later one was."""
     bound = max((log.first_offset(value) for value in log.readers), default=-1)
     for value, writer in log.writers.items():
         if value in log.readers or value not in log.offset_of or log.last_offset(value) > bound:
@@ -59,7 +59,7 @@ def lost_write(log: ObservedLog) -> Iterator[Anomaly]:
 
 
 def unseen(log: ObservedLog) -> Iterator[Anomaly]:
-    """An acknowledged record that nobody read, the final phase included."""
+    """Find unseen: an acknowledged record was never read, the final phase included."""
     for value, writer in log.writers.items():
         if writer.op.outcome == "ok" and value not in log.readers:
             place = "an unknown offset" if writer.offset is None else f"offset {writer.offset}"
@@ -68,7 +68,7 @@ def unseen(log: ObservedLog) -> Iterator[Anomaly]:
 
 
 def vanished(log: ObservedLog) -> Iterator[Anomaly]:
-    """A record that was read once and is missing from a full read at the end: a reader saw what was taken back."""
+    """Find vanished: a record was read once and is missing from a full read at the end."""
     for process, found in log.final_reads.items():
         for value, op_index in log.readers.items():
             if value not in found:
@@ -80,7 +80,7 @@ def vanished(log: ObservedLog) -> Iterator[Anomaly]:
 
 
 def aborted_read(log: ObservedLog) -> Iterator[Anomaly]:
-    """A record was read whose write certainly failed (Adya's G1a)."""
+    """Find G1a (Adya): a record was read whose write certainly failed."""
     for value, op_index in log.readers.items():
         writer = log.writers.get(value)
         if writer is not None and writer.op.outcome == "fail":
@@ -89,7 +89,7 @@ def aborted_read(log: ObservedLog) -> Iterator[Anomaly]:
 
 
 def phantom(log: ObservedLog) -> Iterator[Anomaly]:
-    """A record was read that nobody sent."""
+    """Find phantom: a record was read that was never sent."""
     for readers in (log.readers, log.polled):
         for value, op_index in readers.items():
             if value not in log.writers:

@@ -20,7 +20,7 @@ class Recorder:
         self._changed = threading.Condition()
 
     def new_process(self) -> int:
-        """A number for one client instance; a client that is replaced after a failure takes a new one."""
+        """Return a number for one client instance; a client that is replaced after a failure takes a new one."""
         with self._changed:
             self._processes += 1
             return self._processes
@@ -34,18 +34,18 @@ class Recorder:
 
     @property
     def acknowledged(self) -> int:
-        """How many sends the broker has acknowledged so far."""
+        """Sends that the broker has acknowledged so far."""
         with self._changed:
             return self._acknowledged
 
     def wait_acknowledged(self, count: int, *, timeout_s: float) -> None:
-        """Waits until `count` sends in all have been acknowledged: the proof that the broker serves again."""
+        """Wait until `count` sends in all have been acknowledged, which proves that the broker serves again."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._acknowledged >= count, timeout_s):
                 raise TimeoutError(f"{self._acknowledged} of {count} sends acknowledged within {timeout_s:g} s")
 
     def wait_op(self, wanted: Callable[[Op], bool], *, timeout_s: float) -> Op:
-        """Waits for the next operation that is `wanted`; what completed before the call does not count."""
+        """Wait for the next operation that is `wanted`; what completed before the call does not count."""
         with self._changed:
             seen = len(self._ops)
             deadline_ns = self.now_ns() + int(timeout_s * 1e9)
@@ -59,6 +59,6 @@ class Recorder:
                     raise TimeoutError(f"no such operation completed within {timeout_s:g} s")
 
     def ops(self) -> list[Op]:
-        """The history so far, in the order of completion."""
+        """Return the history so far, in the order of completion."""
         with self._changed:
             return list(self._ops)

@@ -1,8 +1,7 @@
-"""The checks that look at transactions: is each seen whole, when it is committed, and does each input count once?
+"""Checks of transactions: each is seen whole and only when it is committed, and each input counts once.
 
-Pure. A transaction counts if it was acknowledged, or if its outcome is unknown and somebody read a record of it.
-Aborted records that were read are G1a, committed ones that nobody read are unseen or lost: `record_checks` says so of
-them as of any others.
+Pure. A transaction counts if it was acknowledged, or if its outcome is unknown and a record of it was read. Aborted
+records that were read are G1a, committed ones that were not are unseen or lost: `record_checks` reports both.
 """
 
 from __future__ import annotations

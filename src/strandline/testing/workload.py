@@ -90,6 +90,6 @@ class Workload:
         return [f"process {p.process}: {p.fatal_error.str()}" for p in self.producers if p.fatal_error is not None]
 
     def history(self, *, timeout_s: float = 60.0) -> list[Op]:
-        """Reads every partition from the start, as the last part of the history, and returns the whole."""
+        """Read every partition from the start, as the last part of the history, and return the whole."""
         read_to_the_end(self.recorder, self.bootstrap, self.partitions, timeout_s=timeout_s)
         return self.recorder.ops()

@@ -44,7 +44,7 @@ def drain(
     offline = [each for each in state.offline() if node in each.replicas]
     if offline:
         raise CommandFailed(
-            f"broker {node} cannot be drained: nobody leads {listed(offline)}, so nobody can copy it",
+            f"broker {node} cannot be drained: {listed(offline)} has no leader to copy it from",
             hint="`strandline cluster health` says why",
         )
     if moves:
@@ -66,7 +66,7 @@ def forget(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Take a broker that was stopped for good out of the cluster. One that comes back registers anew."""
+    """Take a broker that was stopped for good out of the cluster. One that comes back registers again."""
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)
     state = read_state(cluster)

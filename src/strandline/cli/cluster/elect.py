@@ -1,4 +1,4 @@
-"""`strandline cluster elect`: give leadership to preferred replicas, or where nobody can lead to one that is behind."""
+"""`strandline cluster elect`: give leadership to preferred replicas, or to an out-of-sync one if no other lives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def elect(
     ] = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Where nobody in sync lives: take a replica that is behind, and lose the rest."),
+        typer.Option(
+            "--unclean", help="Elect an out-of-sync replica if no in-sync one is alive. Records that it lacks are lost."
+        ),
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,

@@ -44,7 +44,7 @@ def health(
         state = read_state(cluster, with_disks=True)
         findings = list(health_findings(state))
         if state.quorum_failure is None:
-            # Without a quorum nobody knows who leads, and whoever is asked for offsets may be gone.
+            # Without a quorum the leaders are unknown, and a broker that is asked for offsets may be gone.
             findings += transaction_findings(cluster)
         findings += storage_findings(cluster, [(broker.host, broker.port) for broker in state.live_brokers()])
         for finding in findings:
@@ -83,16 +83,14 @@ def _quorum_findings(state: ClusterState) -> Iterator[Finding]:
         yield problem("quorum", "the quorum has no leader", "start the controllers that are down: a majority must run")
         return
     voters, silent = quorum.voters, quorum.silent_voters()
-    told = (
-        f"node {quorum.leader_id} leads the quorum, and {len(voters) - len(silent)} of {len(voters)} voters are heard"
-    )
+    words = f"node {quorum.leader_id} leads the quorum, and {len(voters) - len(silent)} of {len(voters)} voters answer"
     if silent:
         spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
         left = f"{spare} more may be lost" if spare > 0 else "one more lost, and nothing in the cluster can change"
         names = ", ".join(str(node_id) for node_id in silent)
-        yield warning("quorum", f"{told}; {left}", f"start node {names}")
+        yield warning("quorum", f"{words}; {left}", f"start node {names}")
     else:
-        yield ok("quorum", told)
+        yield ok("quorum", words)
 
 
 def _leader_findings(state: ClusterState) -> Iterator[Finding]:

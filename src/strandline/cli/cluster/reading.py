@@ -108,7 +108,7 @@ def read_quorum(cluster: Cluster) -> QuorumState | None:
         except Unreachable:
             # A broker passes the question on to the leader, and where there is none it waits for one.
             raise CommandFailed(
-                f"nobody leads the quorum: no answer within {timeout_s:g} s",
+                f"the quorum has no leader: no answer within {timeout_s:g} s",
                 hint="a majority of the controllers must run; look at their logs",
                 code=ExitCode.UNREACHABLE,
             ) from None
@@ -123,7 +123,7 @@ def _ask_quorum(conversation: Conversation) -> QuorumState | None:
     code = answer.error_code or (found[0].error_code if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if code:
         raise CommandFailed(
-            f"nobody could say how the quorum is ({error_name(code)})",
+            f"the state of the quorum is unknown ({error_name(code)})",
             hint="a majority of the controllers must run; look at their logs",
         )
     addresses = {
@@ -238,7 +238,7 @@ def _minima(cluster: Cluster, admin: Any, topics: list[str]) -> dict[str, int]:
                 try:
                     found[resource.name] = int(future.result()[MIN_IN_SYNC].value)
                 except kafka.KafkaException as error:
-                    # Deleted meanwhile, or nobody can tell: then it stays 1.
+                    # Deleted meanwhile, or unknown: then it stays 1.
                     if error.args[0].name() not in ("UNKNOWN_TOPIC_OR_PART", "_UNSUPPORTED_FEATURE"):
                         raise
     return found

@@ -40,7 +40,7 @@ def plan_lines(state: ClusterState, moves: Sequence[Move]) -> list[str]:
 
 
 def carry_out(output: Output, cluster: Cluster, moves: Sequence[Move], *, wait: bool) -> None:
-    """Ask for the moves, and unless told otherwise wait until they are done."""
+    """Ask for the moves, and by default wait until they are done."""
     send(cluster, [(move.topic, move.index, move.after) for move in moves])
     if wait:
         follow(cluster, {(move.topic, move.index) for move in moves})

@@ -128,7 +128,7 @@ class ClusterState:
     partitions: tuple[PartitionState, ...]
     quorum: QuorumState | None = None
     quorum_failure: str | None = None
-    """Why nobody could say how the quorum is, where it was asked."""
+    """Why the state of the quorum is unknown, if it was asked for."""
     reassignments: tuple[Reassignment, ...] | None = None
     _by_id: Mapping[int, BrokerState] = field(init=False, repr=False, compare=False)
 
@@ -181,7 +181,7 @@ class ClusterState:
         return dict(sorted(found.items()))
 
     def why_offline(self, partition: PartitionState) -> str:
-        """Why nobody leads it, and who could."""
+        """Say why the partition has no leader, and which replica could lead."""
         if not partition.in_sync:
             return "none of its replicas is known to be in sync"
         reasons = ", ".join(self.why_missing(node_id) for node_id in partition.in_sync)

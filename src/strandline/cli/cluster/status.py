@@ -116,8 +116,8 @@ def _quorum_words(state: ClusterState) -> str:
         return state.quorum_failure or "unknown: the cluster does not tell"
     voters = ", ".join(str(node.node_id) for node in quorum.voters)
     silent = quorum.silent_voters()
-    told = f"; not heard of: {', '.join(map(str, silent))}" if silent else ""
-    return f"node {quorum.leader_id} leads epoch {quorum.epoch}; voters {voters}{told}"
+    missing = f"; not heard of: {', '.join(map(str, silent))}" if silent else ""
+    return f"node {quorum.leader_id} leads epoch {quorum.epoch}; voters {voters}{missing}"
 
 
 def partition_lines(state: ClusterState) -> list[str]:

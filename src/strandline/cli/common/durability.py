@@ -3,7 +3,7 @@
     orders: 1 replica, flush.mode=auto -> survives kill -9 and a power cut of the machine; does not survive the loss of
     the disk
 
-It is said of records that were acknowledged with acks=all; acks=1 counts the leader alone, acks=0 nobody.
+It holds for records that were acknowledged with acks=all; acks=1 counts the leader alone, acks=0 no replica.
 """
 
 from __future__ import annotations

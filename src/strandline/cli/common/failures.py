@@ -1,7 +1,7 @@
 """How a command fails: exit codes, and errors that say what to do next.
 
 0    done; also when the reader of a pipe has seen enough, and when Ctrl-C ends `serve`, `dev` or `consume -f`
-1    an error, told on stderr
+1    an error, explained on stderr
 2    the command was called wrongly
 3    a topic, partition, file or other thing that was named does not exist
 4    the cluster cannot be reached, or did not answer in time
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
 
 
 class CommandFailed(Exception):
-    """What the user is told, what to do next, and the exit code."""
+    """An error message, what to do next, and the exit code."""
 
     def __init__(self, message: str, *, hint: str = "", code: ExitCode = ExitCode.ERROR) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Where a command's words go: data to stdout, talk to stderr, and never a colour that nobody can see.
+"""Output of a command: data to stdout, messages to stderr, and colours only on a terminal.
 
 Everything a command prints passes through an `Output`, because only there a closed pipe becomes a quiet end.
 """

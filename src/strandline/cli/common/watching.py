@@ -20,7 +20,7 @@ _TO_THE_TOP = "\033[H\033[2J"
 
 
 def watch(output: Output, look: Callable[[], None], *, every_s: float) -> None:
-    """Ctrl-C ends it quietly, with the failure of the last look if that was one; a look that fails is told."""
+    """Repeat until Ctrl-C, and raise the failure of the last look if there was one; every failed look is printed."""
     last: CommandFailed | None = None
     try:
         while True:

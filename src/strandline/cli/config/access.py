@@ -68,7 +68,7 @@ class Entry:
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody chose the value, here or in a file."""
+        """Whether the value was set, here or in a file."""
         return self.source != 5
 
 

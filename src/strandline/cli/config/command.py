@@ -53,7 +53,7 @@ def get(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Show settings in force and where each comes from: those that somebody set, those named, or --all.
+    """Show settings in force and where each comes from: those that were set, those named, or --all.
 
     Without --topic, --broker, --all-brokers or --group it is the broker, where the cluster has only one.
     """

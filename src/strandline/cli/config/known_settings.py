@@ -14,7 +14,7 @@ _UPDATE_WORDS = {
     "per-broker": "while it runs, per broker: strandline config set --broker ID",
     "cluster-wide": "while it runs: strandline config set --all-brokers, or --broker ID",
 }
-# What the settings behind the promise of an acknowledgement mean, said where somebody looks them up.
+# What the settings behind the promise of an acknowledgement mean, shown where a user looks them up.
 _SURVIVES = {
     "flush.mode": "auto and ack: kill -9 and a power cut, even with one replica; async: kill -9, not a power cut",
     "flush.messages": "1: a power cut, whatever flush.mode says; every record is flushed before it is acknowledged",

@@ -68,26 +68,26 @@ def protocol_findings(cluster: Cluster) -> Iterator[Finding]:
 
 
 def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
-    """What clients are told to connect to must be reachable from where they are: here, for once."""
+    """Check that advertised addresses can be reached from this machine."""
     from_afar = not any(is_loopback(host) for host, _ in servers_of(cluster.bootstrap))
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
-        told = f"broker {broker.id} tells clients to connect to {broker.host}:{broker.port}"
+        words = f"broker {broker.id} tells clients to connect to {broker.host}:{broker.port}"
         reason = _why_unusable(cluster, broker)
         if broker.host in EVERY_INTERFACE:
             advice = "set advertised.listeners to a name that other machines can reach, and restart it"
-            yield problem("advertised", f"{told}, which is no address to connect to", advice)
+            yield problem("advertised", f"{words}, which is no address to connect to", advice)
         elif from_afar and is_loopback(broker.host):
             advice = "set advertised.listeners to a name that other machines can reach, and restart it"
-            yield problem("advertised", f"{told}, which on another machine is that machine itself", advice)
+            yield problem("advertised", f"{words}, which on another machine is that machine itself", advice)
         elif reason:
             advice = "set advertised.listeners to what clients can reach, or open the way there"
-            yield problem("advertised", f"{told}, which does not work from here: {reason}", advice)
+            yield problem("advertised", f"{words}, which does not work from here: {reason}", advice)
         else:
-            yield ok("advertised", f"{told}, which works from here")
+            yield ok("advertised", f"{words}, which works from here")
 
 
 def _why_unusable(cluster: Cluster, broker: Any) -> str:
-    """A port that is open may belong to somebody else, so a plain listener is asked what it speaks."""
+    """Ask a plain listener what it speaks, because an open port may belong to another program."""
     reason, _ = knock(broker.host, broker.port)
     if reason or not is_plain(cluster):
         return reason
@@ -162,7 +162,7 @@ def broker_setting_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iter
 
 
 def clock_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Finding]:
-    """The protocol tells no time, but records do: one from the future shows that somebody's clock is ahead."""
+    """The protocol tells no time, but records do: one from the future shows that a clock is ahead."""
     local = all(is_this_machine(broker.host) for broker in metadata.brokers.values())
     ahead: dict[str, int] = {}
     for topic, newest_ms in _newest_timestamps(cluster, admin, metadata).items():

@@ -16,7 +16,7 @@ PROBE_TIME_S = 1.0
 PROBE_BYTES = 4096
 FLUSH_SLOW_MS = 20.0
 FLUSH_BAD_MS = 100.0
-# No disk that keeps what it is told does it faster; a cache that is lost with the power does.
+# No disk that keeps data over a power cut is faster; a cache that loses it is.
 FLUSH_TOO_GOOD_MS = 0.005
 FREE_WANTED = 0.10
 FREE_NEEDED = 0.03

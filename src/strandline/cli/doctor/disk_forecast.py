@@ -2,7 +2,7 @@
 
 Each log that grows does so until retention takes as much as comes: what is kept by time at its rate, or what is kept by
 size, and one segment more, for only whole ones go. A log without a limit grows for ever. Logs that are only compacted
-are left out: how many keys will come, nobody knows.
+are left out: the number of future keys is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def growth(
     segment_ms: int,
     segment_bytes: int,
 ) -> Growth | None:
-    """How a log grows by what its topic keeps; None if it does not, or if nobody can say."""
+    """How a log grows by what its topic keeps; None if it does not, or if that is unknown."""
     policy = cleanup_policy.split(",")
     if bytes_per_s <= 0 or policy == ["compact"]:
         return None

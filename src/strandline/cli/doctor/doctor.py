@@ -94,7 +94,7 @@ def _look_at_cluster(cluster: Cluster, tell: Callable[[str, Iterable[Finding]], 
         survivals = topic_findings(cluster, admin, metadata, grouped=grouped)
         tell("what topics survive (acknowledged with acks=all)", survivals)
     except CommandFailed as failure:
-        # A check that cannot be made is a finding, too: the others were told already.
+        # A check that cannot be made is a finding, too: the others were printed already.
         tell("the check was cut short", [problem("cluster", failure.message, failure.hint)])
         return None
     return metadata
@@ -127,12 +127,12 @@ def topic_findings(cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool
         groups.setdefault(group, []).append((name, found))
     for members in groups.values():
         found = members[0][1]
-        told = f"{_listed([name for name, _ in members])}: {found}"
+        words = f"{_listed([name for name, _ in members])}: {found}"
         advice = found.advice if len(members) == 1 else found.advice.replace(f" {members[0][0]} ", " NAME ")
         if found.flaw:
-            yield warning("topic", f"{told}. {_sentence(found.flaw)}", advice)
+            yield warning("topic", f"{words}. {_sentence(found.flaw)}", advice)
         else:
-            yield ok("topic", told)
+            yield ok("topic", words)
 
 
 def _configs_of(cluster: Cluster, admin: Any, names: list[str]) -> Iterator[tuple[str, dict[str, str | None] | None]]:

@@ -60,7 +60,7 @@ def _holds(process: Path, sockets: set[str]) -> bool:
     try:
         return any(os.readlink(entry) in sockets for entry in (process / "fd").iterdir())
     except OSError:
-        # It ended meanwhile, or belongs to somebody else: either way it is not for us to see.
+        # It ended meanwhile, or belongs to another user: either way it cannot be read.
         return False
 
 
@@ -107,8 +107,8 @@ def _memory(node_pid: int | None) -> Iterator[Finding]:
         yield ok("memory", text)
     limit = Path("/sys/fs/cgroup/memory.max")
     if limit.exists() and (allowed := limit.read_text().strip()).isdigit():
-        told = f"the container may use {size(int(allowed))}, page cache included"
-        yield warning("memory-limit", told, advice) if int(allowed) < MEMORY_WANTED else ok("memory-limit", told)
+        words = f"the container may use {size(int(allowed))}, page cache included"
+        yield warning("memory-limit", words, advice) if int(allowed) < MEMORY_WANTED else ok("memory-limit", words)
 
 
 def _resident(node_pid: int) -> str:

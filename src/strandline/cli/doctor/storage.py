@@ -24,11 +24,11 @@ from strandline.lag.verdict import span
 Address = tuple[str, int]
 
 TIMEOUT_S = 5.0
-"""A broker that is down or hangs does not keep the rest from being told."""
+"""A broker that is down or hangs does not keep the rest from being reported."""
 NAMES_SHOWN = 3
 DAMAGES_SHOWN = 5
 FULL_SOON_S = 86_400.0
-"""A disk that is full within a day is a problem; later than in a month, nobody asked."""
+"""A disk that is full within a day is a problem; later than in a month, it is not reported."""
 FULL_LATE_S = 30 * 86_400.0
 
 
@@ -41,7 +41,7 @@ def storage_findings(cluster: Cluster, addresses: Iterable[Address]) -> Iterator
 
 
 def findings_of(answers: list[DescribeStorageResponse]) -> Iterator[Finding]:
-    """The same of what was told (pure)."""
+    """Judge what the brokers reported (pure)."""
     replicas = [StoredReplica(part, answer) for answer in answers for part in answer.partitions]
     found = [
         *offline_findings(replicas),

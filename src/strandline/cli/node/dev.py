@@ -46,7 +46,7 @@ def dev(
     """Run a node for development and print what to paste; Ctrl-C stops it.
 
     With --nodes 3 it is a cluster, a process for each node, at --port and the ports after it. A node that dies stays
-    dead, and is told of, unless --restart is given; `dev restart N` starts it again.
+    dead, with a message, unless --restart is given; `dev restart N` starts it again.
     """
     if words:
         _restart(Output(as_json=as_json), words, data, port)

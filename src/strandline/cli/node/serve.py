@@ -53,7 +53,7 @@ def parse_plain(arguments: Sequence[str]) -> ServeOptions | None:
                 options.overrides[key] = setting
     if options.config is not None and not options.config.is_file():
         return None
-    # Without a file that may name one, a directory must be said: nobody's logs are to turn up where he happened to be.
+    # Without a file that may name one, --data is required, so that no log turns up in the working directory by chance.
     return options if options.data is not None or options.config is not None else None
 
 

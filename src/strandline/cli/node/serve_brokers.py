@@ -58,7 +58,7 @@ def run_brokers(
 
 
 def _places(settings: BrokerConfig, brokers: int) -> list[tuple[NodePlace, dict[str, str]]]:
-    """Each process with all it is told, beside the file that all of them share."""
+    """Return each process with its own properties, beside the file that all of them share."""
     root = Path(settings.log_dirs[0])
     listener = settings.client_listeners()[0]
     if not listener.port:

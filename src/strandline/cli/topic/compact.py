@@ -60,7 +60,7 @@ def compact(
 def _refuse_what_cannot_be(storage: Storage, name: str) -> None:
     if not storage.is_known:
         raise CommandFailed(
-            "this cluster does not tell of its cleaner, nor does it clean when told to",
+            "this cluster does not report on its cleaner, nor does it clean on request",
             hint="elsewhere a topic is compacted sooner with a smaller min.cleanable.dirty.ratio and segment.ms",
         )
     leaders = storage.leaders()
@@ -88,12 +88,12 @@ def _show_plan(output: Output, storage: Storage, name: str) -> None:
 
 def _plan_words(replica: StoredReplica) -> str:
     part, node = replica.part, replica.node
-    told = compaction_words(part, node)
+    words = compaction_words(part, node)
     if part.cleaning_state == "idle" and part.clean_up_to < part.first_uncleanable:
-        told += f"; offsets {offsets(part.clean_up_to, part.first_uncleanable)} may be cleaned now"
+        words += f"; offsets {offsets(part.clean_up_to, part.first_uncleanable)} may be cleaned now"
         if part.uncleanable_because == "active" and part.first_uncleanable < part.log_end_offset:
-            told += f", {hindrance_words(part, node)}"
-    return told
+            words += f", {hindrance_words(part, node)}"
+    return words
 
 
 def _plan_object(replica: StoredReplica) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _compact_now(cluster: Cluster, output: Output, topic: Any, partitions: list[
     failures = []
     for broker_id, answer in answers.items():
         if answer is None:
-            failures.append(CommandFailed(f"broker {broker_id} does not clean when told to", hint="it is too old"))
+            failures.append(CommandFailed(f"broker {broker_id} does not clean on request", hint="it is too old"))
         elif isinstance(answer, CommandFailed):
             failures.append(answer)
         else:
@@ -177,11 +177,11 @@ def _advice(why: str) -> str:
 def _done_words(done: CompactedPartition) -> str:
     if not done.bytes_before:
         return "there was nothing to clean"
-    told = f"{size(done.bytes_before)} became {size(done.bytes_after)}"
-    told += f", {count(done.records_before, 'record')} became {done.records_after:,}"
+    words = f"{size(done.bytes_before)} became {size(done.bytes_after)}"
+    words += f", {count(done.records_before, 'record')} became {done.records_after:,}"
     if done.records_without_key:
-        told += f"; {count(done.records_without_key, 'record')} without a key removed"
-    return told
+        words += f"; {count(done.records_without_key, 'record')} without a key removed"
+    return words
 
 
 def _done_object(broker_id: int, done: CompactedPartition) -> dict[str, Any]:

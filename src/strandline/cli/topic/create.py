@@ -139,8 +139,8 @@ def _wait_usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, An
     deadline = time.monotonic() + cluster.timeout_s
     while (topics := _usable(cluster, admin, names)) is None:
         if time.monotonic() > deadline:
-            told = f"topic {names[0]!r} was" if len(names) == 1 else f"{len(names):,} topics were"
-            raise Unreachable(f"{told} created, but cannot be used after {cluster.timeout_s:g} s")
+            what = f"topic {names[0]!r} was" if len(names) == 1 else f"{len(names):,} topics were"
+            raise Unreachable(f"{what} created, but cannot be used after {cluster.timeout_s:g} s")
         time.sleep(_POLL_S)
     return topics
 

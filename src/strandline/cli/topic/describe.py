@@ -75,7 +75,7 @@ def describe(
     stored = _storage_of(cluster, topic, chosen) if storage else None
     output = Output(as_json=as_json)
     if as_json:
-        told: dict[str, Any] = {
+        whole: dict[str, Any] = {
             "topic": name,
             "topic_id": topic_id(topic),
             "partitions": rows,
@@ -83,8 +83,8 @@ def describe(
             "config_sources": None if shown is None else {entry.name: entry.source_name for entry in shown},
         }
         if stored is not None:
-            told |= _storage_object(stored)
-        output.json_line(told)
+            whole |= _storage_object(stored)
+        output.json_line(whole)
         return
     output.line(f"topic     {name}")
     output.line(f"id        {topic_id(topic)}")

@@ -58,7 +58,7 @@ def delete(
     try:
         _delete_topics(cluster, admin, list(topics), deleted, failures)
     finally:
-        # Told when the bar is gone, and after Ctrl-C as well: what is deleted is deleted.
+        # Printed when the bar is gone, and after Ctrl-C as well: what is deleted is deleted.
         for name in deleted:
             if as_json:
                 output.json_line({"topic": name, "deleted": True})

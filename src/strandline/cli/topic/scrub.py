@@ -50,7 +50,7 @@ def scrub(
     storage = read_storage(cluster, [topic], partitions=chosen, with_segments=False)
     if not storage.is_known:
         raise CommandFailed(
-            "this cluster does not check its files when told to",
+            "this cluster does not check its files on request",
             hint="`strandline log dump DIR` checks those of a node that is stopped",
         )
     damages = _scrub_now(cluster, output, topic, chosen, wait) if now else _show(output, storage)
@@ -99,7 +99,7 @@ def _scrub_now(cluster: Cluster, output: Output, topic: Any, partitions: list[in
     damages = 0
     for broker_id, answer in answers.items():
         if answer is None:
-            failures.append(CommandFailed(f"broker {broker_id} does not check its files when told to"))
+            failures.append(CommandFailed(f"broker {broker_id} does not check its files on request"))
         elif isinstance(answer, CommandFailed):
             failures.append(answer)
         else:

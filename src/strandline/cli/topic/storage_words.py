@@ -1,6 +1,6 @@
 """What becomes of a partition's log, in words: what is deleted and compacted next and when, what is damaged (pure).
 
-The facts are those of DescribeStorage; `now_ms` is the clock of the broker that told them, so that "in 3 h" is right
+The facts are those of DescribeStorage; `now_ms` is the clock of the broker that sent them, so that "in 3 h" is right
 also on a machine whose clock is not.
 """
 
@@ -29,7 +29,7 @@ def offsets(base: int, end: int) -> str:
 
 
 def clock(at_ms: int) -> str:
-    """A moment by the clock of whoever reads it; `?` where it is not known."""
+    """Format a moment by the clock of this machine; `?` if it is not known."""
     if at_ms < 0:
         return "?"
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at_ms / 1000))
@@ -98,7 +98,7 @@ def _next_look(node: DescribeStorageResponse) -> str:
 
 def reason_words(reason: str | None) -> str:
     """Why something went wrong, without the number that only the operating system knows by heart."""
-    return _ERRNO.sub("", reason) if reason else "no reason was told"
+    return _ERRNO.sub("", reason) if reason else "no reason was given"
 
 
 def is_compacted(part: StoredPartition) -> bool:
@@ -129,10 +129,10 @@ def _next_cleaning(part: StoredPartition, node: DescribeStorageResponse) -> str:
         return "nothing to clean: all of it is clean"
     if part.first_uncleanable <= part.clean_up_to:
         return f"nothing may be cleaned yet: {hindrance_words(part, node)}"
-    told = f"{part.dirty_ratio:.0%} is dirty: cleaned {_when_cleaned(part, node)}"
+    words = f"{part.dirty_ratio:.0%} is dirty: cleaned {_when_cleaned(part, node)}"
     # That the active segment is not cleaned goes without saying.
     is_held = part.uncleanable_because not in ("", "active") and part.first_uncleanable < part.log_end_offset
-    return f"{told}; {hindrance_words(part, node)}" if is_held else told
+    return f"{words}; {hindrance_words(part, node)}" if is_held else words
 
 
 def _when_cleaned(part: StoredPartition, node: DescribeStorageResponse) -> str:
@@ -140,8 +140,8 @@ def _when_cleaned(part: StoredPartition, node: DescribeStorageResponse) -> str:
     due = _due_words(part, node)
     if part.dirty_ratio > least or due == _NOW:
         return _next_round(node)
-    told = f"when it is more than {least:.0%} (min.cleanable.dirty.ratio)"
-    return f"{told}, or {due} (max.compaction.lag.ms)" if due else told
+    words = f"when it is more than {least:.0%} (min.cleanable.dirty.ratio)"
+    return f"{words}, or {due} (max.compaction.lag.ms)" if due else words
 
 
 _NOW = "now"
@@ -195,7 +195,7 @@ def roll_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
 
 
 def _roll_time(at_ms: int, now_ms: int) -> str:
-    # As in Kafka a segment rolls by the time of the record that comes: where nobody writes, it does not.
+    # As in Kafka a segment rolls by the time of the next record: without producers, it does not.
     if at_ms > now_ms:
         return f"with the first record after {clock(at_ms)[:16]}"
     return "with the next record"
@@ -209,14 +209,14 @@ def cleaned_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
     """What the last cleaning did; empty if there was none since the broker started."""
     if part.cleaned_ms < 0:
         return ""
-    told = f"{ago(part.cleaned_ms, node.now_ms)}"
+    words = f"{ago(part.cleaned_ms, node.now_ms)}"
     if part.cleaned_bytes_before >= 0 and part.cleaned_bytes_after >= 0:
-        told += f": {size(part.cleaned_bytes_before)} became {size(part.cleaned_bytes_after)}"
+        words += f": {size(part.cleaned_bytes_before)} became {size(part.cleaned_bytes_after)}"
     if part.cleaned_records_before >= 0 and part.cleaned_records_after >= 0:
-        told += f", {count(part.cleaned_records_before, 'record')} became {part.cleaned_records_after:,}"
+        words += f", {count(part.cleaned_records_before, 'record')} became {part.cleaned_records_after:,}"
     if part.cleaned_without_key:
-        told += f"; {count(part.cleaned_without_key, 'record')} without a key removed"
-    return told
+        words += f"; {count(part.cleaned_without_key, 'record')} without a key removed"
+    return words
 
 
 # Segments and damage

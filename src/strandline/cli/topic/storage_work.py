@@ -1,6 +1,6 @@
 """Long work of brokers on their files, asked for and waited for: each broker in a thread, and progress meanwhile.
 
-The brokers do the work, and go on with it if nobody waits any longer.
+The brokers do the work, and go on with it if the command is interrupted.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def have_done(
 ) -> dict[int, ResponseT | CommandFailed | None]:
     """By broker: its answer, the failure in its place, or None if it does not offer the request.
 
-    `look` says how many bytes are done, and of how many; it is asked now and then where somebody watches.
+    `look` says how many bytes are done, and of how many; it is called now and then if standard error is a terminal.
     """
     addresses = {broker.id: (broker.host, broker.port) for broker in brokers_of(cluster)}
     answers: dict[int, ResponseT | CommandFailed | None] = {}
@@ -74,7 +74,7 @@ def have_done(
         except CommandFailed as failure:
             arrived.put((broker_id, _of_broker(failure, broker_id, wait_s)))
         except Exception as error:
-            # Whoever waits for this thread must hear of it.
+            # Passed on to the caller, which waits for this thread.
             arrived.put((broker_id, CommandFailed(f"broker {broker_id} could not be asked: {error!r}")))
 
     for broker_id, topics in wanted.items():
@@ -115,5 +115,5 @@ def tell_failures(failures: list[CommandFailed]) -> None:
     if len(failures) == 1:
         raise failures[0]
     if failures:
-        told = dict.fromkeys(failure.message for failure in failures)
-        raise CommandFailed("; ".join(told), hint=failures[0].hint, code=failures[0].code)
+        messages = dict.fromkeys(failure.message for failure in failures)
+        raise CommandFailed("; ".join(messages), hint=failures[0].hint, code=failures[0].code)

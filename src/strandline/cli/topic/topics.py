@@ -11,10 +11,10 @@ from strandline.cli.common.failures import NotFound, topic_not_found
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import known_topics
 
-# Log start offset and high watermark; None for a partition that nobody serves.
+# Log start offset and high watermark; None for a partition without a leader.
 OffsetRange = tuple[int | None, int | None]
 
-# A broker that has not heard of a new leader says that the epoch is unknown; one whose log failed leads in name only.
+# A broker that does not know a new leader yet answers UNKNOWN_LEADER_EPOCH; one whose log failed leads in name only.
 _NOT_SERVED = (
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
@@ -26,7 +26,7 @@ _UNKNOWN = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
 
 
 def described_all(cluster: Cluster, admin: Any, names: Iterable[str]) -> dict[str, Any]:
-    """librdkafka's `TopicDescription` of each topic; the first one that does not exist is told."""
+    """Return librdkafka's `TopicDescription` of each topic; raise for the first that does not exist."""
     kafka, wanted = kafka_api(), list(dict.fromkeys(names))
     found: dict[str, Any] = {}
     if not wanted:
@@ -87,7 +87,7 @@ def look_up_offsets(
 
 
 def told_offset(future: Any) -> int:
-    """What an AdminClient was told. One whose leader has died under it says an offset that is none, and no error."""
+    """Return an offset that an AdminClient got. If the leader died meanwhile it is negative, without an error."""
     offset: int = future.result().offset
     kafka = kafka_api()
     if offset == kafka.OFFSET_INVALID:

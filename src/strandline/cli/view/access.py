@@ -134,7 +134,7 @@ def as_json_value(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, bytes):
-        # Always, as Spark's JSON has it: bytes that look like base64 could not be told from it.
+        # Always, as Spark's JSON has it: bytes that look like base64 could not be distinguished from it.
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
         return {str(name): as_json_value(each) for name, each in value.items()}

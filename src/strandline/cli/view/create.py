@@ -43,11 +43,11 @@ def create(
         if known is not None and known.pipeline:
             raise CommandFailed(f"{name} is a {known.kind} of the pipeline {known.pipeline}: choose another name")
         if known is not None and not replace:
-            raise CommandFailed(f"there is a view {name} of the topic {known.topic}: say --replace to define it anew")
+            raise CommandFailed(f"there is a view {name} of the topic {known.topic}: use --replace to define it again")
         if desk.client.topic(topic) is None:
             raise topic_not_found(topic, desk.client.topics(None))
-        told = {"topic": topic, "schema": schema, "key": list(definition.key) if schema else []}
+        definition_json = {"topic": topic, "schema": schema, "key": list(definition.key) if schema else []}
         with Registry(desk.bootstrap, timeout_s=timeout) as registry:
-            registry.put(f"view/{name}", json.dumps(told))
+            registry.put(f"view/{name}", json.dumps(definition_json))
         output.talk(f"{name} ({', '.join(column.words for column in definition.columns)}) is a view of {topic}:")
         output.line(f'strandline view query "select * from {name} limit 10"')

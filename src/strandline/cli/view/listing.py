@@ -46,7 +46,7 @@ def _listed(known: dict[str, ViewDefinition]) -> dict[str, ViewDefinition]:
 def _described(desk: ViewSession, name: str, definition: ViewDefinition) -> dict[str, Any]:
     from strandline.views.failures import ViewFailed
 
-    told: dict[str, Any] = {
+    view: dict[str, Any] = {
         "view": name,
         "kind": definition.kind,
         "pipeline": definition.pipeline or None,
@@ -61,19 +61,19 @@ def _described(desk: ViewSession, name: str, definition: ViewDefinition) -> dict
     }
     try:
         snapshots = desk.snapshots(name)
-        told["snapshots"] = len(snapshots)
+        view["snapshots"] = len(snapshots)
         if snapshots:
-            told["rows_kept"] = snapshots[-1].rows
-            told["records_since"] = desk.records_since(name, snapshots[-1].offsets)
-            told["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
+            view["rows_kept"] = snapshots[-1].rows
+            view["records_since"] = desk.records_since(name, snapshots[-1].offsets)
+            view["as_of"] = desk.reach([name]).words.removeprefix("as-of reaches back to ")
     except ViewFailed as error:
-        told["problem"] = str(error)
-    return told
+        view["problem"] = str(error)
+    return view
 
 
-def _row(told: dict[str, Any]) -> list[object]:
-    by = f"{told['pipeline']} v{told['version']}, {told['kind']}" if told["pipeline"] else "by hand"
-    kept = ("-" if told[name] is None else told[name] for name in ("rows_kept", "records_since"))
+def _row(view: dict[str, Any]) -> list[object]:
+    by = f"{view['pipeline']} v{view['version']}, {view['kind']}" if view["pipeline"] else "by hand"
+    kept = ("-" if view[name] is None else view[name] for name in ("rows_kept", "records_since"))
     # How far back it goes is known once it was read.
-    last = told["as_of"] or told.get("problem", "-")
-    return [told["view"], by, told["topic"], ", ".join(told["key"]), ", ".join(told["columns"]), *kept, last]
+    last = view["as_of"] or view.get("problem", "-")
+    return [view["view"], by, view["topic"], ", ".join(view["key"]), ", ".join(view["columns"]), *kept, last]

@@ -48,5 +48,5 @@ def query(
         if answer.views:
             output.talk(freshness_words(answer.freshness, desk.reach(answer.views), asked))
         if asked is None:
-            # Behind the answer, so that nobody waits for what only the next question needs.
+            # Behind the answer, so that the user does not wait for what only the next question needs.
             desk.refresh(answer.views)
