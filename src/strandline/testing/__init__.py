@@ -14,10 +14,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.local.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
     from strandline.local.embedded_cluster import EmbeddedCluster
+    from strandline.local.virtual_clock import VirtualClock, VirtualClockBroker
     from strandline.testing.checker import Report, check
     from strandline.testing.history import Op
 
-__all__ = ["BrokerFailed", "EmbeddedBroker", "EmbeddedCluster", "Op", "Report", "check", "embedded"]
+__all__ = [
+    "BrokerFailed",
+    "EmbeddedBroker",
+    "EmbeddedCluster",
+    "Op",
+    "Report",
+    "VirtualClock",
+    "VirtualClockBroker",
+    "check",
+    "embedded",
+]
 
 _HOMES = {
     "BrokerFailed": "strandline.local.embedded_broker",
@@ -25,6 +36,8 @@ _HOMES = {
     "EmbeddedCluster": "strandline.local.embedded_cluster",
     "Op": "strandline.testing.history",
     "Report": "strandline.testing.checker",
+    "VirtualClock": "strandline.local.virtual_clock",
+    "VirtualClockBroker": "strandline.local.virtual_clock",
     "check": "strandline.testing.checker",
     "embedded": "strandline.local.embedded_broker",
 }

@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient
 from strandline.client.connection import BrokerConnection
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
-from strandline.local.virtual_clock import VirtualClockBroker
-from strandline.testing import BrokerFailed, embedded
+from strandline.testing import BrokerFailed, VirtualClockBroker, embedded
 
 DAY_MS = 86_400_000
 
