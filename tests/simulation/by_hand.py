@@ -75,7 +75,7 @@ class ByHand:
         return self.play.leader(STATE)
 
     def begin(self, *, names_itself: bool = False) -> ErrorCode:
-        """InitProducerId; with `names_itself` as somebody who wants to go on (KIP-360)."""
+        """Send InitProducerId; with `names_itself` as a producer that goes on (KIP-360)."""
         find = FindCoordinatorRequest(coordinator_keys=[self.transactional_id], key_type=1)
         self.patiently(
             lambda: self.play.cluster.up()[0],
@@ -161,7 +161,7 @@ class ByHand:
             return answer.responses[0].partition_responses[0]
 
         version = 12 if self.speaks == NEW else 11
-        leader = lambda: self.play.leader(topic)  # noqa: E731  # Whoever leads when it is asked.
+        leader = lambda: self.play.leader(topic)  # noqa: E731  # The leader at the time of each request.
         return told(self.patiently(leader, request, version, ProduceResponse, lambda answer: told(answer).error_code))
 
     def end_request(self, *, commits: bool) -> EndTxnRequest:
@@ -193,7 +193,7 @@ class ByHand:
         return ErrorCode(answer.error_code), answer
 
     def leave_open(self) -> None:
-        """Nobody ends the present transaction; the next is another."""
+        """Leave the present transaction open; the next write begins another."""
         self.is_open = False
 
     def patiently(

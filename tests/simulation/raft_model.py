@@ -212,7 +212,7 @@ def explore(budget: Budget, *, depth: int, worlds_max: int) -> tuple[int, int]:
     Raises Violation with the events that lead to it.
     """
     first = World(budget)
-    first.happen("stand", 0)  # Somebody has to; who it is makes no difference.
+    first.happen("stand", 0)  # One has to; which one makes no difference.
     frontier = [(pickle.dumps(first, 5), ())]
     seen = {_key(first)}
     story: tuple[tuple[str, int], ...]

@@ -77,7 +77,7 @@ class Play:
         return self.run.invariants.image.topics[topic].partitions[partition]
 
     def leader(self, topic: str, partition: int = 0) -> SimNode:
-        self.until(lambda: self.image_of(topic, partition).leader >= 0, "somebody leads")
+        self.until(lambda: self.image_of(topic, partition).leader >= 0, "there is a leader")
         return self.node(self.image_of(topic, partition).leader)
 
     def followers(self, topic: str, partition: int = 0) -> list[SimNode]:
@@ -85,7 +85,7 @@ class Play:
         return [self.node(each) for each in image.replicas if each != image.leader]
 
     def controller(self) -> SimNode:
-        self.until(lambda: self._controller() is not None, "somebody is the active controller")
+        self.until(lambda: self._controller() is not None, "there is an active controller")
         found = self._controller()
         assert found is not None
         return found

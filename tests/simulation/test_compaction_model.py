@@ -93,7 +93,7 @@ class Table:
         )
         self.transactional.record_of = record_of
         self.producer._ask_for_id()
-        play.until(lambda: self.client.leader_of(TABLE) and self.producer.known, "somebody leads the table")
+        play.until(lambda: self.client.leader_of(TABLE) and self.producer.known, "the table has a leader")
         self.producer._ask_for_id()
         play.until(lambda: self.producer.producer_id >= 0, "a producer id")
 
@@ -122,7 +122,7 @@ class Table:
         lane.unacknowledged.append(batch)
         producer._pump(lane)
         self.play.until(lambda: producer.is_idle, "a put is acknowledged", 60.0)
-        assert producer.lanes[0] is lane, "the producer had to begin anew"
+        assert producer.lanes[0] is lane, "the producer had to begin again"
         self.write(writes, counts=True)
 
     def begin(self, writes: list[tuple[str, str | None]], *, commits: bool, hangs_s: float = 0.0) -> SimTransaction:
@@ -140,7 +140,7 @@ class Table:
         self.write(writes, counts=commits)
 
     def open(self, writes: list[tuple[str, str | None]]) -> None:
-        """Written, and left open until somebody ends it."""
+        """Write, and leave the transaction open until `end`."""
         if self._open is None:
             transaction = self.begin(writes, commits=False, hangs_s=1e9)
             self.play.until(lambda: transaction.lanes[TABLE].is_written, "a transaction is written", 60.0)
@@ -205,7 +205,7 @@ class Table:
 
 
 def come_back(play: Play) -> None:
-    """All nodes have joined anew and are in sync; the metadata may not have heard of what happened yet."""
+    """All nodes have joined again and are in sync; the metadata may not show yet what happened."""
 
     def is_back() -> bool:
         nodes = [each.node for each in play.cluster.nodes.values()]

@@ -1,4 +1,4 @@
-"""Disks change bits while nodes are down: nobody is served what changed, and replicas mend one another.
+"""Disks change bits while nodes are down: no reader is served what changed, and replicas repair one another.
 
 On leaving the stage all is read and judged: a changed record, a lost one, or a replica that stays out of sync fails.
 """

@@ -53,7 +53,7 @@ def test_a_node_that_led_the_quorum_and_a_partition_is_missed_by_the_next_contro
     with stage(seed, ONE) as play:
         play.work()
         play.wait(acknowledged=40)
-        # Both at the controller: whoever leads the partition gets the quorum.
+        # Both on one node: the leader of the partition gets the quorum.
         while play.controller() is not play.leader("orders"):
             play.controller().kill()
             play.until(lambda: play._controller() is not None, "there is another controller")
@@ -84,7 +84,7 @@ def test_a_broker_that_comes_back_at_once_need_not_wait_for_the_session_of_its_f
             broker = play.run.invariants.image.brokers[leader.node_id]
             return broker.epoch > before and not broker.registration.fenced
 
-        play.until(is_back, "it is registered anew and unfenced", SOON_S)
+        play.until(is_back, "it is registered again and unfenced", SOON_S)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -199,7 +199,7 @@ def test_a_static_member_keeps_its_place_for_a_while(seed: int) -> None:
             group.kill(old)
         new = group.add(old.instance_id)
         settled(play, group)
-        # Of one that is dead nobody knows before its session is over. Then the other has all, and any half comes back.
+        # The coordinator takes a dead one for alive until its session ends. Then the other has all.
         assert set(new.owned) == owned or not says_so
         wait_commits(play, group)
 
@@ -380,7 +380,7 @@ def test_a_coordinator_dies_in_the_middle_of_a_rebalance(protocol: str, seed: in
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_who_died_with_the_coordinator_is_missed_by_the_next_one(protocol: str) -> None:
-    """Nobody was told that it is dead: its session begins anew with the coordinator that loads the group, and ends."""
+    """A dead member gets a new session from the coordinator that loads the group, and that ends."""
     with stage(5, FOUR, settings=QUICK) as play:
         play.work()
         group = group_of(play, protocol, members=3)

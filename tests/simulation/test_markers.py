@@ -1,4 +1,4 @@
-"""Markers of decided transactions in the simulation: whoever is lost between the decision and the markers, every
+"""Markers of decided transactions in the simulation: whichever node is lost between the decision and the markers, every
 partition gets the right one, the next transaction begins, and no reader waits for ever.
 
 The way from the coordinator to the leader is blocked before EndTxn, so that the story happens in between.
@@ -253,7 +253,7 @@ def test_the_coordinator_is_lost_before_it_sends_markers(seed: int, commits: boo
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_coordinator_that_is_cut_off_decides_nothing(seed: int) -> None:
-    """Another takes over; what the old one still believes reaches nobody."""
+    """Another takes over; what the old one still believes reaches no partition."""
     with story(seed) as told:
         play = told.play
         told.write("orders", "first")

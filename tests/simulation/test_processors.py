@@ -1,5 +1,5 @@
 """Processors in the simulation: they consume, produce and commit their positions in transactions, and each input counts
-once, whoever dies, hangs, or comes back as a zombie."""
+once, whichever process dies, hangs, or comes back as a zombie."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_zombie_commits_no_positions_in_its_transaction(protocol: str, speaks:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", [CLASSIC, pytest.param(CONSUMER, marks=pytest.mark.slow)])
 def test_positions_of_an_open_transaction_are_waited_for(protocol: str, seed: int) -> None:
-    """Its member is gone from the group, and its transaction is not over: whoever comes next must not begin before."""
+    """Its member is gone from the group, and its transaction is not over: the next owner must not begin before."""
     with stage(seed, FOUR, outputs=(LEDGER, MIRROR), settings=QUICK) as play:
         play.work()
         group = processors_of(play, protocol)

@@ -30,7 +30,7 @@ class Story(RaftWorld):
         self.run_until(self.now + seconds)
 
     def lead(self, replica: SimulatedReplica) -> None:
-        """Let it stand until it leads, in an epoch that nobody has spent yet."""
+        """Let it stand until it leads, in an epoch that is not used yet."""
         for _ in range(4):
             self.stand(replica)
             if self.run_while(lambda: not replica.raft.is_leader, within_s=0.1):
@@ -78,7 +78,7 @@ def test_entries_of_an_older_epoch_are_not_committed_by_counting() -> None:
     end_of_old = one.log.end_offset
     assert world.values(two) == [10, 11, 12]
     one.kill()
-    # (b) Five leads with the votes of three and four, and reaches nobody.
+    # (b) Five leads with the votes of three and four, and reaches no other replica.
     world.lead(five)
     world.isolate([4])
     world.write(five, 20)
@@ -107,7 +107,7 @@ def test_entries_of_an_older_epoch_are_not_committed_by_counting() -> None:
 
 def test_a_late_answer_does_not_cut_a_log_that_has_moved_on() -> None:
     world, (_, two, three) = begin(3)
-    # Two writes what nobody else gets, so its log has to be cut when three leads.
+    # Two writes what no other replica gets, so its log has to be cut when three leads.
     world.isolate([0])
     world.lead(two)
     world.isolate([1])
@@ -231,7 +231,7 @@ def test_a_voter_with_an_empty_disk_is_no_voter() -> None:
     world.write(one, 10)
     world.after(0.1)
     assert world.committed == [10]
-    # Of the two that have it, one is away and the other has lost its disk: nobody may lead now.
+    # Of the two that have it, one is away and the other has lost its disk: none may lead now.
     one.kill()
     two.kill()
     world.oracle.wiped.add(two.key)

@@ -168,7 +168,7 @@ def test_the_power_fails_while_a_replica_begins_again(after_s: float) -> None:
 
 
 def test_a_replica_that_missed_a_marker_does_not_wait_for_it() -> None:
-    """It would hold the first records of a transaction, which for it nobody ever ends."""
+    """It would hold the first records of a transaction whose end it never sees."""
     with stage(6, THREE, settings=SETTINGS) as play:
         play.is_over = True
         table = Table(play)

@@ -153,7 +153,7 @@ def test_the_end_does_not_go_back_when_the_leader_dies_right_after_it_told_it(se
         for _ in range(4):
             leader = play.leader("orders")
             followers = play.followers("orders")
-            # What the leader says reaches nobody any more; what it hears, it still hears.
+            # What the leader sends reaches no node any more; it still receives.
             for each in followers:
                 play.network.block(leader.name, each.name)
             play.rest(play.random.uniform(0.0, 0.02))

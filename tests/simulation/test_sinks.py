@@ -57,7 +57,7 @@ def test_drivers_come_and_go(seed: int, speaks: int) -> None:
 def test_coordinators_are_lost_between_decision_and_what_follows(
     seed: int, speaks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A decision is committed, and what follows from it is not, or is in the log of nobody but the coordinator."""
+    """A decision is committed, and what follows from it is not, or is in the log of the coordinator alone."""
     monkeypatch.setattr("strandline.coordinators.transactions.batches.ROLLED_PER_STEP_MAX", 1)
     with sinks(seed, speaks=speaks) as (play, _):
         for _ in range(3):
@@ -72,7 +72,7 @@ def test_coordinators_are_lost_between_decision_and_what_follows(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_coordinators_are_cut_off_with_decisions_of_their_own(seed: int) -> None:
-    """What nobody else has is not decided, whatever the one that is cut off believes."""
+    """What no other node has is not decided, whatever the one that is cut off believes."""
     with sinks(seed, speaks=OLD) as (play, _):
         for _ in range(4):
             coordinator, followers = play.leader(STATE), play.followers(STATE)

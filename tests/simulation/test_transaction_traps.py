@@ -1,5 +1,5 @@
 """One story for each trap of transactions that others fell into. The trap is set on purpose; the invariants and the
-checker judge: nothing aborted is seen, nothing is torn, every input counts once, and nobody waits for ever.
+checker judge: nothing aborted is seen, nothing is torn, every input counts once, and no client waits for ever.
 
 What happens between a decision and its markers is told in `test_markers`.
 """
@@ -94,7 +94,7 @@ def test_a_late_end_on_another_connection_ends_nothing(seed: int, late: bool, ne
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_late_end_of_the_old_protocol_is_fenced_once_the_epoch_was_raised(seed: int) -> None:
-    """Its client did not know what became of it, so it began anew before the next transaction."""
+    """Its client did not know what became of it, so it began again before the next transaction."""
     with story(seed) as play:
         producer = ByHand(play, speaks=OLD)
         producer.begin()
@@ -166,7 +166,7 @@ def test_a_late_marker_of_the_old_protocol_ends_nothing(seed: int) -> None:
         client.kill()
 
 
-# KAFKA-9144, KIP-890: what is written late begins a transaction that nobody ends
+# KAFKA-9144, KIP-890: what is written late begins a transaction that never ends
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -274,7 +274,7 @@ def test_a_transaction_that_its_client_left_open_holds_readers_up_no_longer_than
         play.rest(play.random.uniform(0.0, 3.0))
         assert not producer.is_stable()
         producer.wait_stable(4.0 + 10.0)
-        # Whoever left it open is locked out, and may come back by asking for the next epoch (KIP-588).
+        # The producer that left it open is fenced, and may come back by asking for the next epoch (KIP-588).
         assert producer.send("ledger", late).error_code in FENCED
         assert producer.begin(names_itself=True) is ErrorCode.NONE
         assert producer.send("ledger", late).error_code in FENCED
@@ -358,7 +358,7 @@ def test_no_marker_is_written_before_the_decision_is_committed(seed: int, commit
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("commits", FIRST_COMMIT, ids=["commit", "abort"])
 def test_a_coordinator_that_is_replaced_while_it_decides(seed: int, commits: bool) -> None:
-    """Whether its decision got through nobody knows; whoever comes next does, and says the same from then on."""
+    """Its client does not know whether the decision got through. The next coordinator does, and keeps to it."""
     with story(seed) as play:
         producer = ByHand(play, timeout_s=60.0)
         producer.begin()
@@ -454,7 +454,7 @@ def test_what_was_aborted_is_known_after_restarts_and_cuts(seed: int) -> None:
                     assert producer.end(commits=play.random.random() < 0.4) is ErrorCode.NONE
             leader = play.leader("ledger")
             if round_number == 1:
-                # A leader writes what nobody else gets, markers among it, and is cut when it comes back.
+                # A leader writes what no follower gets, markers among it, and is cut when it comes back.
                 for other in play.cluster.nodes.values():
                     cut(play, leader, other)
                 play.rest(0.3)

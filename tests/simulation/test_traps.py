@@ -59,7 +59,7 @@ def test_a_follower_that_comes_back_just_before_its_leader_dies(seed: int) -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_leaders_in_quick_succession_fork_no_log(seed: int) -> None:
-    """Each leader writes something that nobody else gets, and is cut off; then all of them meet again."""
+    """Each leader writes something that no follower gets, and is cut off; then all of them meet again."""
     with stage(seed, ONE, settings={"broker.session.timeout.ms": "3000"}) as play:
         play.work()
         for _ in range(3):
@@ -212,7 +212,7 @@ def test_the_last_in_sync_replica_loses_power(seed: int) -> None:
         for other in others:
             other.kill()
             play.rest(play.random.uniform(0.0, 2.0))
-        # Nobody is left to decide on the in-sync set: one comes back, and is made to wait outside.
+        # No controller is left to decide on the in-sync set: one comes back, and is made to wait outside.
         others[0].start()
         play.until(lambda: play.controller() is not None, "there is a controller")
         play.until(lambda: others[1].node_id not in play.image_of("orders").isr, "one is out")
@@ -270,7 +270,7 @@ def test_a_leader_loses_power_and_is_the_last_that_is_missed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_leader_that_was_made_the_only_one_in_sync_dies_before_it_can_say_that_it_knows(seed: int) -> None:
-    """What it took in meanwhile was acknowledged to nobody: the one that was put out last may lead."""
+    """What it took in meanwhile was never acknowledged: the one that was put out last may lead."""
     with stage(seed, ALONE, nodes=4, controllers=1, settings=PATIENT) as play:
         play.work()
         play.wait(acknowledged=100)
@@ -324,7 +324,7 @@ def test_the_only_one_in_sync_loses_power_as_soon_as_it_is_that(seed: int, by_le
         leader.start()
         for follower in followers:
             follower.resume()
-        play.until(lambda: play.image_of("orders", index).leader >= 0, "somebody leads", 120.0)
+        play.until(lambda: play.image_of("orders", index).leader >= 0, "there is a leader", 120.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -444,7 +444,7 @@ def test_a_leader_that_was_stopped_past_its_session_acknowledges_nothing(seed: i
             zombie.pause()
             play.until(lambda epoch=epoch: play.image_of("orders").leader_epoch > epoch, "another leads")
             play.wait(acknowledged=60)
-            # Nobody tells it the news before its old clients do.
+            # It learns nothing of this before its old clients come.
             others = [each for each in play.cluster.nodes.values() if each is not zombie]
             if play.random.random() < 0.5:
                 for other in others:

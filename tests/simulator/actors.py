@@ -293,7 +293,7 @@ class Actors:
         return records
 
     def start_readers(self) -> None:
-        """Whoever reads what transactions write, and sees nothing of what they did not commit."""
+        """Add readers of what transactions write, which see nothing that was not committed."""
         for topic in self.options.outputs:
             self.consumers.append(
                 self.consumer(topic, f"consumer-{topic.name}", looks_every_s=2.0, committed_only=True)

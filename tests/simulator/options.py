@@ -44,7 +44,7 @@ UNCLEAN = frozenset(
         *("nonmonotonic-send", "nonmonotonic-watermark", "G1a"),
     }
 )
-"""What `unclean.leader.election.enable` permits: nearly everything, but no record that nobody wrote."""
+"""What `unclean.leader.election.enable` permits: nearly everything, but no record that was never sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def options_of(
 def _options_of(seed: int, *, safety_s: float | None, nodes: int | None) -> SimOptions:
     rng = random.Random(f"options {seed}")
     count = nodes or rng.choice([3, 3, 3, 3, 4, 5])
-    # A single copy that is not flushed is lost with the power, and nobody promises otherwise.
+    # A single copy that is not flushed is lost with the power, as documented.
     flush_mode = rng.choice(["auto", "auto", "ack", "async"] if count > 1 else ["auto", "ack"])
     # Each run leaves some kinds of faults out and stresses others: what hides behind one is seen in another run.
     weights = {kind: weight * rng.choice([0, 1, 1, 3]) for kind, weight in FAULTS.items()}

@@ -51,7 +51,7 @@ class Result:
     """Batches; each is one Produce request."""
     transactions_committed: int = 0
     transactions_aborted: int = 0
-    """As decided, whoever asked for it."""
+    """As decided, on any request."""
     batches_committed: int = 0
     """Of sinks."""
     swaps: int = 0
@@ -119,7 +119,7 @@ class Run(Actors):
             committer.stop()
         self._wait(lambda: availability.unacknowledged(self.producers), "not acknowledged")
         self._wait(availability.not_whole, "not in sync")
-        # From here on nothing excuses a transaction that nobody ends.
+        # From here on nothing excuses a transaction that does not end.
         self.invariants.stabilities.calm_since = self.loop.now
         self._wait(lambda: unsettled(self.groups), "groups are not settled")
         self._wait(lambda: unsettled(self.transactors), "transactions are not settled")

@@ -71,7 +71,7 @@ class SimClassicMember(SimMember):
     # Joining
 
     def _rejoin(self) -> None:
-        """Everything is given up first: whoever gets it must find what was processed of it."""
+        """Give everything up first, because the next owner must find what was processed of it."""
         if not self.is_rejoining:
             self.is_rejoining = True
             self.commit(self._join)

@@ -98,7 +98,7 @@ class SimClient:
     # Connections
 
     def wire(self, broker: int, purpose: str) -> Wire | None:
-        """A connection to a broker; None if nobody has told where it is."""
+        """Return a connection to a broker; None if its address is unknown."""
         address = self.brokers.get(broker)
         return None if address is None else self._wire(address, purpose)
 
@@ -115,7 +115,7 @@ class SimClient:
         """Ask some broker, whichever."""
         address = self.random.choice(sorted(self.brokers.values()) or self._bootstrap)
         if self.random.random() < 0.2:
-            # What is known of addresses may be old: whoever answers at the ones given at first knows better.
+            # Known addresses may be old: a broker at one of the bootstrap addresses knows better.
             address = self.random.choice(self._bootstrap)
         self._wire(address, "any").ask(request, version, answer_class, on_answer, timeout_s=REQUEST_TIMEOUT_S)
 
@@ -137,7 +137,7 @@ class SimClient:
         self.ask_any(request, METADATA_VERSION, MetadataResponse, self._on_metadata)
 
     def refresh_later(self) -> None:
-        """Ask in a moment; whoever else wants it by then shares it."""
+        """Ask in a moment; others that want it by then share the request."""
         if not self._is_refresh_waiting:
             self._is_refresh_waiting = True
             self.runtime.call_later(BACKOFF_S * (0.5 + self.random.random()), self._refresh_now)
@@ -167,7 +167,7 @@ class SimClient:
     def _learn(self, partition: TopicPartition, topic_id: UUID, told: Any) -> bool:
         known = self.known.setdefault(partition, Known())
         if known.topic_id != topic_id:
-            # The topic was made anew: its epochs begin again.
+            # The topic was created again: its epochs begin again.
             known.topic_id, known.epoch = topic_id, -1
         if told.leader_epoch >= known.epoch:
             known.leader, known.epoch = told.leader_id, told.leader_epoch

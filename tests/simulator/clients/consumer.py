@@ -312,7 +312,7 @@ class SimConsumer(SimClient):
         if timestamp == EARLIEST:
             on_answer = on_start
         else:
-            # One at a time: of two that overlap nobody could say which saw the later end.
+            # One at a time, because of two that overlap it is unknown which saw the later end.
             position.is_looking = True
             on_answer = on_end
 

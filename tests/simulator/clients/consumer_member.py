@@ -113,7 +113,7 @@ class SimConsumerMember(SimMember):
     ) -> None:
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else answer.error_code
         if answer is None or code:
-            # Whether it was heard nobody knows; and what the answer said is lost.
+            # Whether it arrived is unknown, and the answer is lost.
             self._says_all = True
         if answer is None or self.is_elsewhere(code):
             self._heartbeat_at(0.3 * self.random.random())

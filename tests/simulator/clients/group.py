@@ -153,7 +153,7 @@ class SimGroup:
     # The end
 
     def calm(self) -> None:
-        """From now on nobody comes or goes; nobody hangs, and nobody holds the seat of another."""
+        """From now on no member comes, goes or hangs, or holds the seat of another."""
         self.is_calm = True
         seats = {member.instance_id: member for member in self.members if member.instance_id is not None}
         for member in list(self.members):

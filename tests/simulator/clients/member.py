@@ -110,11 +110,11 @@ class SimMember(SimConsumer):
         self.generation = -1
         """Or the member epoch."""
         self.on_over: Callable[[SimMember], object] = lambda member: None
-        """Told when another has taken this member's place for good."""
+        """Called when another has taken this member's place for good."""
         self.commits = 0
         """That were acknowledged."""
         self.refused = 0
-        """Commits that came too late, and were told so."""
+        """Commits that came too late, and were rejected for that."""
         self.committed: dict[TopicPartition, int] = {}
         self.is_zombie = False
         self._coordinator: int | None = None
@@ -143,7 +143,7 @@ class SimMember(SimConsumer):
         raise NotImplementedError
 
     def on_fenced(self) -> None:
-        """The group has gone on without this member: join anew."""
+        """Join again, because the group has gone on without this member."""
         raise NotImplementedError
 
     def subscribed(self) -> list[TopicPartition]:
@@ -167,7 +167,7 @@ class SimMember(SimConsumer):
         *,
         timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
-        """Unless the member gives everything up before, None comes if there is no answer, or nobody to ask."""
+        """Unless the member gives everything up before, None comes if there is no answer, or no coordinator to ask."""
         wire = self._coordinator_wire()
         if wire is None:
             self.later(on_answer, None)
@@ -240,7 +240,7 @@ class SimMember(SimConsumer):
         self._note_assignment()
 
     def claim(self, partitions: Iterable[TopicPartition]) -> None:
-        """Say to oneself what is owned from now on; nobody else may be told to own it meanwhile."""
+        """Record what is owned from now on; no other member may be assigned it meanwhile."""
         if self.member_id:
             owned = frozenset((self.known[each].topic_id, each.partition) for each in partitions)
             self.truth.on_owned(self.group, self.member_id, owned)

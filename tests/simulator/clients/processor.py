@@ -2,8 +2,8 @@
 
 It is a member of a group, of either protocol, and a transactional producer. What it has read since its last transaction
 goes into the next one: a few records per partition that tell of it, to several partitions, and the positions. If the
-transaction is not committed, or nobody knows, it asks where the group stands and goes on from there. A transaction that
-has begun goes on while the group rebalances, as that of a zombie does; what it is given then waits for that.
+transaction is not committed, or its outcome is unknown, it asks where the group stands and goes on from there. A
+transaction that has begun goes on while the group rebalances, as that of a zombie does; new partitions wait for that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ProcessorManners:
     late_share: float = 0.3
     """How often something of a transaction is sent once more after its end."""
     die_share: float = 0.5
-    """How often it ends when it is fenced; else it begins anew with the same transactional id."""
+    """How often it ends when it is fenced; else it begins again with the same transactional id."""
 
 
 class Processing(SimMember):

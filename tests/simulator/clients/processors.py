@@ -1,7 +1,7 @@
 """A group of processors in the simulation: members that come and go, and transactional ids that are taken over.
 
-There are a few transactional ids. Whoever comes takes one that nobody has, or, now and then, one that somebody still
-has: a second incarnation beside the first, which hears of it only when it is fenced.
+There are a few transactional ids. A new processor takes a free one, or now and then one that is still in use: a second
+incarnation beside the first, which learns of it only when it is fenced.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class SimProcessors(SimGroup):
         return self.random.choice(every)
 
     def calm(self) -> None:
-        """Of those that share a transactional id only the last goes on; nobody aborts or hangs any more."""
+        """Keep only the last of those that share a transactional id; none aborts or hangs any more."""
         last = {each.transactional_id: each for each in self.processors}
         for processor in self.processors:
             if last[processor.transactional_id] is not processor:

@@ -1,4 +1,4 @@
-"""What drivers of sinks do in the simulation, as the history has it: a batch is one transaction, whoever wrote it.
+"""What drivers of sinks do in the simulation, as the history has it: a batch is one transaction of all its tasks.
 
 Each run of a batch is an operation that writes what its tasks wrote, all together, and consumes the batch's number: so
 the checker says of a sink what it says of a group of processors. A batch that counts twice is doubled, one that never
@@ -38,7 +38,10 @@ class SimBatch:
         return self.asked_ns is not None and self.outcome != "fail"
 
     def ops(self, now_ns: int, *, label: str) -> list[Op]:
-        """Of what nobody asked to commit nothing may ever be seen. `label` is the partition that batches count by."""
+        """Return it as the history has it. `label` is the partition that batches count by.
+
+        If its commit was never asked for, nothing of it may ever be seen.
+        """
         outcome: Outcome = "fail" if self.asked_ns is None else self.outcome or "info"
         invoked_ns = self.begun_ns if self.asked_ns is None else self.asked_ns
         completed_ns = max(invoked_ns, now_ns if self.ended_ns is None else self.ended_ns)

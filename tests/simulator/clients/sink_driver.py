@@ -1,7 +1,7 @@
 """The driver of a sink in the simulation: batch after batch, each written by several producers and committed as one.
 
 As Spark's: the number of the next batch stands in a checkpoint, which is written after the commit was answered. Tasks
-fail and are done again, copies of them go on beside them, and a batch that is not committed is run anew.
+fail and are done again, copies of them go on beside them, and a batch that is not committed is run again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition, sink_key
 
 TAKES_OVER_SHARE: Final = 0.5
-"""Of the producers that are not free, how many begin anew with the same transactional id."""
+"""Of the producers that are not free, how many begin again with the same transactional id."""
 CHECKPOINT_S: Final = 0.5
 """Between the answer and the checkpoint, at the most: a driver that dies then runs the batch again."""
 
@@ -128,7 +128,7 @@ class SimDriver(SimClient):
         self._take(batch, on_free)
 
     def _run_copy(self, batch: SimBatch) -> None:
-        """A second attempt that nobody waits for and nobody lists."""
+        """Run a second attempt that is neither waited for nor listed."""
         self._take(batch, lambda producer: self._write(producer, batch, batch.void.append))
 
     def _write(self, producer: SinkProducer, batch: SimBatch, then: Callable[[SimTransaction], object]) -> None:
@@ -197,7 +197,7 @@ class SimDriver(SimClient):
             self.committed += not answer.already_committed
             self.runtime.call_later(CHECKPOINT_S * self.random.random() ** 2, self._write_checkpoint)
         elif code is ErrorCode.PRODUCER_FENCED:
-            # Somebody else is further: whoever looks after drivers begins from the checkpoint.
+            # Another driver is further: the next driver begins from the checkpoint.
             self.on_over(self)
         elif code is ErrorCode.INVALID_TXN_STATE:
             self._later()

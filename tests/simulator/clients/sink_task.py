@@ -1,7 +1,7 @@
 """The producers of a sink in the simulation: each writes for a task and leaves its transaction open.
 
 Before it is used again it says EndTxn(commit), as a worker does. A yes means that its transaction was committed, by
-whoever decides; with anything else it is thrown away, or somebody takes its id over.
+any decision; with anything else it is thrown away, or another producer takes its id over.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SinkProducer(SimTransactional):
         then(transaction)
 
     def begin_anew(self) -> None:
-        """As somebody who takes the id over: whoever has it is fenced, and what was open is aborted."""
+        """Take the id over: its present owner is fenced, and its open transaction is aborted."""
         self.producer_id = self.epoch = -1
         self._must_begin_anew = True
         self.is_fenced = False
@@ -99,7 +99,7 @@ class BatchCommitter(SimTransactional):
             self.truth.on_batch_told(request.sink_id, request.batch_id)
             batch.end("ok", history.now_ns())
         else:
-            # One that nobody answered may have been carried out, and be what is meant by that.
+            # A request without an answer may have been carried out, and be the reason.
             batch.end("info" if self._is_unsure else "fail", history.now_ns(), code.name)
         self._maybe_send_late()
         then(answer)

@@ -56,7 +56,7 @@ class SimTransaction:
         self.outcome, self.ended_ns, self.error = outcome, now_ns, error
 
     def op(self, now_ns: int) -> Op:
-        """As the history has it. Of one that nobody asked to commit nothing may ever be seen, whatever became of it."""
+        """Return it as the history has it. If its commit was never asked for, nothing of it may ever be seen."""
         outcome: Outcome = self.outcome or "info"
         if self.asked_ns is None:
             outcome = "fail"

@@ -71,7 +71,7 @@ WRITE_AGAIN: Final = (
 )
 
 Question = Callable[[OnAnswer], object]
-"""Asks somebody, and has the answer told, or None that there is none."""
+"""Sends a request, and calls back with the answer, or with None if there is none."""
 Script = Generator[float | Sequence[Question], Any, Any]
 
 
@@ -103,9 +103,9 @@ class SimTransactional:
         self.is_fenced = False
         self.is_busy = False
         self.on_refused: Callable[[int, SimTransaction], object] = lambda code, transaction: None
-        """Told why a group did not take the positions of a transaction."""
+        """Called with the reason why a group did not take the positions of a transaction."""
         self.on_positions: Callable[[SimTransaction], object] = lambda transaction: None
-        """Told that it has taken them."""
+        """Called when it has taken them."""
         self.group_coordinator: Callable[[], int | None] = lambda: None
         """Who coordinates the group, if that is known."""
         self.forget_group_coordinator: Callable[[], object] = lambda: None
@@ -169,7 +169,7 @@ class SimTransactional:
         then(transaction)
 
     def _initialise(self) -> Script:
-        """Get the transactional id; whoever has it is fenced. One that had it names what it had (KIP-360)."""
+        """Take the transactional id, which fences its owner. A former owner names its producer id (KIP-360)."""
         while True:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id,
@@ -232,7 +232,7 @@ class SimTransactional:
 
     def _is_well(self, code: int) -> bool:
         if code in FENCED:
-            # Whoever ends it will be told for certain.
+            # The request that ends it gets a definite answer.
             self._must_begin_anew = True
         return code == ErrorCode.NONE
 
@@ -376,7 +376,7 @@ class SimTransactional:
                 self._adopt(answer.producer_id, answer.producer_epoch)
             transaction.end("ok" if commits else "fail", history.now_ns(), transaction.error)
         else:
-            # If it was asked for before, and nobody answered, that may have been carried out.
+            # An earlier request without an answer may have been carried out.
             transaction.end("info" if commits and self._is_unsure else "fail", history.now_ns(), code.name)
             self._must_begin_anew = True
             self.is_fenced = code in FENCED
@@ -404,7 +404,7 @@ class SimTransactional:
         answer_class: type[Message],
         code_of: Callable[[Any], int] = lambda answer: answer.error_code,
     ) -> Script:
-        """The answer, however long it takes; whoever coordinates now is looked for."""
+        """Return the answer, however long it takes; the present coordinator is looked up."""
         while True:
             if self._coordinator is None:
                 yield from self._find_coordinator()

@@ -225,7 +225,7 @@ class SimTransactors:
         self._committed = {each: each.committed for each in self.transactors}
 
     def unsettled(self) -> str:
-        """Whoever has committed nothing since all is calm, in words."""
+        """Say which have committed nothing since the faults ended."""
         idle = [each for each in self.transactors if each.committed <= self._committed.get(each, 0)]
         return ", ".join(f"{each.host.name} ({each.transactional_id}) has committed nothing" for each in idle)
 

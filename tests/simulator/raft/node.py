@@ -331,7 +331,7 @@ class SimulatedReplica:
         reply(fetch_response(answer, self.raft.leader, records))
 
     def _wake(self) -> None:
-        """Answer whoever waits and can be told something now."""
+        """Answer the parked fetches that need not wait any longer."""
         parked, self._parked = self._parked, []
         for fetch, expires_at, reply in parked:
             if self.raft.answer_fetch(fetch).may_wait:

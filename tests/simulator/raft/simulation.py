@@ -76,7 +76,7 @@ class RaftSimulation(RaftWorld):
     # Clients
 
     def _work(self) -> None:
-        """Some operations on whoever thinks that it leads, old leaders too; each is its own."""
+        """Append some operations at each replica that thinks it leads, old leaders too; each value is unique."""
         for replica in self.alive:
             if replica.raft.is_leader:
                 values = [next(self._values) for _ in range(self.random.randint(1, self.options.burst))]
@@ -178,7 +178,7 @@ class RaftSimulation(RaftWorld):
         victim.raft.resign(self.now)
 
     def _stand(self, victim: SimulatedReplica) -> bool:
-        """Somebody stands without having asked whether it would win: what is safe must not hang on pre-votes."""
+        """Let a replica stand without pre-votes, because safety must not depend on them."""
         if victim.is_alive and victim.raft.is_voter and not victim.raft.is_leader:
             self.stand(victim)
             return True
@@ -212,7 +212,7 @@ class RaftSimulation(RaftWorld):
         self.isolate([leader.node_id, *company])
         self.faults += 1
         if others:
-            # Often somebody with a fork of its own: the newest epoch wins, however few have it.
+            # Often a replica with a fork of its own: the newest epoch wins, however few have it.
             newest = max(others, key=lambda replica: (replica.log.last_epoch, replica.log.end_offset))
             next_one = newest if self.random.random() < 0.5 else self.random.choice(others)
             self.call_in(self._one_of(0.05, 0.4), self._stand, next_one)
@@ -228,7 +228,7 @@ class RaftSimulation(RaftWorld):
         """An empty disk, with an id of its own: who was a voter is none on it. A majority keeps its disks."""
         is_voter = victim.is_controller and self.voters.holds(victim.key)
         if is_voter and not self.options.names_directories:
-            return False  # Nobody could tell that the votes and entries on it are gone.
+            return False  # No replica could know that the votes and entries on it are gone.
         if is_voter and len(self.oracle.wiped) >= (self.options.voters - 1) // 2:
             return False
         victim.kill()
@@ -332,7 +332,7 @@ def run(seed: int, *, simulated_s: float) -> Outcome:
     try:
         simulation.run(simulated_s)
     except Exception as error:
-        # Whatever a replica stumbles over is a violation too, and has to be told with its seed.
+        # Whatever a replica stumbles over is a violation too, and has to be reported with its seed.
         place = traceback.extract_tb(error.__traceback__)[-1]
         violation = f"{simulation.now:.6f} s, event {simulation.events}: {error!r} ({place.name}:{place.lineno})"
     return Outcome(

@@ -103,7 +103,7 @@ class RaftWorld(SimLoop):
         return 64
 
     def on_new_leader(self, replica: SimulatedReplica) -> None:
-        """`replica` has just begun to lead; nobody else has heard of it."""
+        """`replica` has just begun to lead; the others do not know yet."""
 
     def acknowledge(self, replica: SimulatedReplica, offset: int, value: int) -> None:
         self.acknowledged += 1

@@ -29,9 +29,9 @@ class Forgotten:
             self._offsets[(record.value or b"").decode()] = record.offset
 
     def left_of(self, ops: Iterable[Op]) -> list[Op]:
-        """The operations without what they say of records below the start: whoever saw those, and when, is no matter.
+        """Return the operations without what they say of records below the start.
 
-        An acknowledged record whose offset nobody was told is looked up in what was committed.
+        An acknowledged record whose offset no client got is looked up in what was committed.
         """
         left = []
         for op in ops:

@@ -9,7 +9,7 @@ simulated member writes who it is into the metadata of its commits, so the log t
 | the same in transactions | it must be so when the commit is written; it counts from the marker on, or never |
 | no step back | a position moves back only by a late commit of the member that moved it on |
 | one owner | of a consumer group, no two members own a partition after any batch, what is to be revoked included |
-| nobody else owns | what a member of a consumer group is told to own no other member takes for its own |
+| one owner | no other member takes for its own what a member of a consumer group is assigned |
 | answers come last | commits that are acknowledged, positions and assignments that are told stand in the log by then |
 """
 
@@ -201,7 +201,7 @@ class GroupTruth:
                 self._move(key, value)
 
     def _judge_commit(self, key: OffsetCommitKey, value: Any) -> None:
-        """Whether whoever committed this may do so; when it is written, be it in a transaction or not."""
+        """Check that the committer may do so, when the commit is written, in a transaction or not."""
         tag = None if value is None else Tag.read(value.metadata)
         if tag is None:
             return
@@ -240,7 +240,7 @@ class GroupTruth:
         if tag.generation > member.epoch:
             return f"whose epoch is {member.epoch}"
         if topic is not None and since is None:
-            # What is nobody's may be committed by any member in its present epoch.
+            # A partition without an owner may be committed by any member in its present epoch.
             place = topic.id, key.partition
             is_taken = any(place in other.held for other in group.members.values())
             return "who does not own the partition" if is_taken or tag.generation < member.epoch else ""
@@ -248,7 +248,7 @@ class GroupTruth:
             return f"who owns the partition since epoch {since}"
         return ""
 
-    # What members are told
+    # Answers to members
 
     def on_acknowledged(self, tag: Tag, topic: str, partition: int) -> None:
         if (tag.text(), topic, partition) not in self.commits:

@@ -7,8 +7,8 @@
 | committed never lost | who begins to lead must hold the whole truth |
 | nothing visible taken back | the same: the truth only grows, but for topics that allow unclean elections |
 | replicas agree | no log has a hole, and each equals the truth below its own high watermark, after a restart again |
-| decisions make sense | leaders are in sync, members are replicas, whoever comes in is not fenced, epochs only grow |
-| nobody is buried alive | a broker that a controller holds for dead is no process that runs, in that very life |
+| decisions make sense | leaders are in sync, members are replicas, joining ones are not fenced, epochs only grow |
+| no live broker is dead | a broker that a controller holds for dead is no process that runs, in that very life |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
 | transactions | `sim_stability` and `sim_transaction_truth` |
 | what is cleaned and forgotten | `sim_truth` and `sim_record_truth` |
@@ -88,7 +88,7 @@ class Invariants:
         self.image = ClusterImage()
         """The cluster as the committed metadata says, folded here."""
         self.trimmed: set[str] = set()
-        """Topics of which somebody deletes records by request: they may go before their time."""
+        """Topics with DeleteRecords requests: their records may go before their time."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
         """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
         self.stabilities = Stabilities(lambda: cluster.loop.now)
@@ -154,7 +154,7 @@ class Invariants:
                         try:
                             self._look_at_partition(sim_node.node_id, seen, key, partition)
                         except DamagedRecords:
-                            # What a disk changed is served to nobody; it is looked at when it was mended, by a swap.
+                            # Damaged bytes are never served. They are checked when a repair has replaced them.
                             continue
 
     # The metadata quorum
@@ -174,7 +174,7 @@ class Invariants:
 
     def _look_at_metadata(self, node_id: int, number: int, node: Node) -> None:
         metadata = node.metadata
-        # Whoever cannot save that it lost the lead, for want of room on its disk, does not say so either. It can write
+        # A node that cannot save that it lost the lead, because its disk is full, does not say so either. It can write
         # nothing, which is what counts.
         state = (metadata.high_watermark, metadata.epoch, metadata.is_leader and metadata.raft.is_leader)
         before = self._metadata_seen.get(number)
@@ -301,7 +301,7 @@ class Invariants:
         )
         end, known_end = high_watermark, truth.end
         if truth.may_lose and not (is_leader and partition.leader_epoch == max(truth.leaders)):
-            # An unclean election took records away. Only the leader that it chose commits anew: any other may still
+            # An unclean election took records away. Only the leader that it chose commits again: any other may still
             # remember its old high watermark.
             end, may_grow = min(end, truth.end), False
         news = self._check(node_id, truth, log, min(first, truth.end), end, may_grow=may_grow)
@@ -348,7 +348,7 @@ class Invariants:
                 truth = self._truth_of(topic_id, partition)
                 held: set[int] | None = None
                 if truth.records is not None:
-                    # Of what a cleaner has taken away, nobody need be told that it was aborted.
+                    # Readers need not know that records were aborted which a cleaner has removed.
                     end = partition.last_stable_offset
                     held = data_offsets(batches_between(partition.log, partition.log_start_offset, end))
                 wrong = stability.wrong_with_aborted(partition, held)
@@ -369,7 +369,7 @@ class Invariants:
         return truth
 
     def _check_newest_leader(self, truth: Truth, partition: Partition, first: int) -> None:
-        """An old leader showed something new: whoever leads by now must hold it."""
+        """Check that the present leader holds something new that an old leader showed."""
         leader_id = truth.leaders[max(truth.leaders)]
         node = self._cluster.nodes[leader_id].node
         newest = None if node is None else node.partition(partition.topic, partition.index)
@@ -390,7 +390,7 @@ class Invariants:
         return epoch == max(truth.leaders)
 
     def _forget(self, truth: Truth, end: int) -> None:
-        """An unclean election: what lay beyond is gone, by somebody's wish."""
+        """Forget what an unclean election took away, because the topic allows that."""
         truth.batches = {base: batch for base, batch in truth.batches.items() if batch[0] < end}
         truth.end = min(truth.end, end)
 

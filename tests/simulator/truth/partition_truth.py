@@ -51,7 +51,7 @@ class Truth:
     appointed: dict[int, int] = field(default_factory=dict)
     """Who was to lead each epoch, as the metadata says."""
     may_lose: bool = False
-    """Whether unclean elections are allowed: then the truth may be cut, and is begun anew."""
+    """Whether unclean elections are allowed: then the truth may be cut, and begins again."""
     records: RecordTruth | None = None
     """Of a compacted partition."""
     weights: dict[int, Weight] = field(default_factory=dict)

@@ -154,7 +154,7 @@ class RecordTruth:
     # What a reader makes of it
 
     def wrong_with_fold(self, fold: Mapping[bytes, Record], position: int, *, began_s: float, now_s: float) -> str:
-        """What is wrong with the last record of each key that somebody found who read from the start to `position`.
+        """Return what is wrong with the last record of each key that a reader found between the start and `position`.
 
         One that a cleaner took away from under the reader was superseded by one that the reader has not reached.
         """

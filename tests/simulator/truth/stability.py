@@ -4,7 +4,7 @@
 |---|---|
 | the last stable offset is right | on every replica it is what the truth below its own high watermark says |
 | aborted ones are known | every replica lists all that were aborted below its last stable offset, and no other |
-| nobody waits for ever | once all faults are mended, no transaction is open for longer than its timeout and a grace |
+| no endless wait | once all faults are mended, no transaction is open for longer than its timeout and a grace |
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 | no marker before its decision | a marker in any log says what was decided for its producer id and epoch |
 | a batch is decided once | the numbers of a sink's decisions only grow; what one names is open, and is committed |
 | and carried out | before the next one of its sink, what follows from a decision is in the log |
-| and by nobody else | a transaction of a sink is committed by the decision that names it, and aborted by any other |
+| only by that | a transaction of a sink is committed by the decision that names it, and aborted by any other |
 | answers come last | an end that is acknowledged, an id that is given stand in the log by then |
 """
 
@@ -67,7 +67,7 @@ class TransactionTruth:
             assert record.key is not None
             key, value = decode_coordinator_record(record.key, record.value, topic=TRANSACTION_STATE)
             if isinstance(key, SinkDecisionKey):
-                assert isinstance(value, SinkDecisionValue), "nobody deletes a sink here"
+                assert isinstance(value, SinkDecisionValue), "no sink is deleted here"
                 self._fold_decision(key.sink_id, value)
                 continue
             assert isinstance(key, TransactionLogKey)
@@ -127,7 +127,7 @@ class TransactionTruth:
             self.commits += is_commit
             self.aborts += not is_commit
 
-    # What drivers are told
+    # Answers to drivers
 
     @property
     def has_more_to_come(self) -> bool:
@@ -145,10 +145,10 @@ class TransactionTruth:
             what = "commit" if is_commit else "abort"
             self._fail(f"{place} has a marker to {what} producer {producer_id}, epoch {epoch}, and that is not decided")
 
-    # What clients are told
+    # Answers to clients
 
     def on_given(self, process: int, name: str, producer_id: int, epoch: int) -> None:
-        """A process was told its producer id and epoch."""
+        """Check a producer id and epoch that a process was given."""
         if (name, producer_id, epoch) not in self._logged:
             self._fail(f"{name} was told producer id {producer_id} with epoch {epoch}, and that is not committed")
         owner = self._owners.setdefault((producer_id, epoch), process)
@@ -156,7 +156,7 @@ class TransactionTruth:
             self._fail(f"producer id {producer_id} with epoch {epoch} was given to processes {owner} and {process}")
 
     def on_ended(self, name: str, producer_id: int, epoch: int, *, is_commit: bool) -> None:
-        """A process was told that its transaction of this epoch has ended; the decision may have raised the epoch."""
+        """Check an answer that a transaction of this epoch has ended; the decision may have raised the epoch."""
         if not any(is_commit in self.decided.get((producer_id, each), ()) for each in (epoch, epoch + 1)):
             what = "commit" if is_commit else "abort"
             self._fail(f"the {what} of {name}, producer {producer_id}, epoch {epoch} is acknowledged and not committed")

@@ -31,7 +31,7 @@ otherwise all would be done in one, and nothing ever come in between."""
 RESTART_S: Final = 1.0
 """After how long a process that ended by itself is started again."""
 
-# What costs a simulated node much and tells nothing: metrics look at clocks, and nobody reads them.
+# Expensive for a simulated node, and of no use: metrics read the clock, and no test reads metrics.
 _QUIET: Final = {"metrics.enable": "false"}
 
 
@@ -84,7 +84,7 @@ class SimNode:
         self.failure = ""
         if self.disk.has_sync_failed:
             # After a failed sync the page cache shows what the platter never got, and a new process would believe it:
-            # whoever watches over the machine boots it.
+            # so the machine is booted.
             self.disk.power_cut()
         runtime = self.runtime = SimRuntime(self.host, self.lives)
         self.disk.now_ms = runtime.now_ms
@@ -109,7 +109,7 @@ class SimNode:
         self.cluster.on_started(self)
 
     def _on_failed(self) -> None:
-        """The node says that it cannot go on: the process ends, and whoever watches over it starts another."""
+        """End the process of a node that cannot go on; its supervisor starts another."""
         self.given_up += 1
         self.cluster.loop.call_in(0.0, self._replace, self.lives)
 

@@ -101,7 +101,7 @@ class Nemesis:
         self.note(f"{kind}: {target.name}")
 
     def _is_spared(self, kind: str) -> bool:
-        """After a machine lost what it had not flushed, nobody else is ended until it is in sync again everywhere."""
+        """After a machine lost what it had not flushed, spare all others until it is in sync again everywhere."""
         if self.options.power_cuts_all or self._unplugged is None:
             return False
         if not self._is_boot_due and self.is_whole():

@@ -5,7 +5,7 @@ direction at a time) is silence: bytes wait, as TCP sends them again, and after 
 other end learns nothing and is half open. A process that dies leaves a FIN or a reset behind it, a machine that loses
 power leaves silence, and a reset when it is back. Connections overtake each other; only within one is there an order.
 
-The view that a receiver gets is poisoned once the receiver has returned, so that whoever keeps one is found out.
+The view that a receiver gets is poisoned once the receiver has returned, so that code which keeps one is found out.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class SimNetwork:
             self, listening.runtime, transport.own_host, transport.own_port, own_port=listening.port
         )
         accepted.join(transport)
-        # The kernel shakes hands; the process is told when it has time.
+        # The kernel shakes hands; the process is notified when it has time.
         self.loop.call_at(self.loop.now, listening.runtime.actor, listening.accept, accepted)
         self.loop.call_at(self.loop.now + back_s, transport.actor, transport.connected)
 
@@ -224,7 +224,7 @@ class SimNetwork:
         self._stop_listening(runtime)
 
     def power_cut(self, runtime: SimRuntime) -> None:
-        """Nobody says good-bye."""
+        """Cut the power: connections end without a FIN or a reset."""
         self.down[runtime.host.name] = None
         for transport in self._of(runtime):
             transport.vanish()
@@ -239,7 +239,7 @@ class SimNetwork:
                 del self.listening[address]
 
     def _reset_waiting_for(self, host: str) -> None:
-        """A machine is back and knows nothing of old connections: whoever sends on one is told so."""
+        """Reset old connections to a machine that is back, because it does not know them."""
         for transport in list(self.transports.values()):
             if transport.peer_host == host and transport.held and transport.is_peer_gone:
                 transport.break_off()

@@ -2,7 +2,7 @@
 
 Clocks differ between machines: `monotonic` begins anywhere, and the wall clock is off by `wall_skew_ms` and jumps when
 a fault moves it. A thread's work takes effect at one moment between its start and its end; both are drawn, so threads
-overtake each other, and a kill in between leaves work done whose end nobody heard of.
+overtake each other, and a kill in between leaves work done that was never reported.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class SimTransport:
             return
         if peer is None or peer.closed:
             if data is not None:
-                # Nobody there knows of this connection: a reset comes back, if the way back is open.
+                # The peer does not know this connection: a reset comes back, if the way back is open.
                 back_s = network.way_s(self.own_host, self.peer_host) * 2
                 if not network.is_cut(self.peer_host, self.own_host):
                     self.loop.call_in(back_s, self.break_off)
@@ -255,13 +255,13 @@ class SimTransport:
             self.peer._acknowledge(len(data))
         buffer = bytearray(data)
         self.receiver.receive(memoryview(buffer))
-        # A view must not outlive the callback that got it: whoever kept one reads nonsense from here on.
+        # A view must not outlive the callback that got it, so one that was kept reads nonsense from here on.
         buffer[:] = _POISON[: len(buffer)] if len(buffer) <= len(_POISON) else bytes(len(buffer))
 
     # The end
 
     def close(self) -> None:
-        """From our side: what was sent before still arrives, then the peer is told."""
+        """Close our side: what was sent before still arrives, then the peer is notified."""
         if self.closed:
             return
         if self.peer is not None:
@@ -269,7 +269,7 @@ class SimTransport:
         self.vanish(keep_held=True)
 
     def vanish(self, *, keep_held: bool = False) -> None:
-        """This end is no more, and the peer is not told."""
+        """Drop this end without notice to the peer."""
         self.closed = True
         for piece in self._out:
             if isinstance(piece, LogSlice):
@@ -282,7 +282,7 @@ class SimTransport:
             self._network.transports.pop(self.number, None)
 
     def break_off(self) -> None:
-        """A reset: this end is told soon, and what has not arrived by then never does."""
+        """Reset: this end is notified soon, and what has not arrived by then never does."""
         if self.closed:
             return
         while self._inbox and self._network.random.random() < 0.5:

@@ -19,7 +19,7 @@ _LENGTH = Struct(">i")
 _LENGTH_AND_ID = Struct(">ii")
 
 OnAnswer = Callable[[Any], object]
-"""Told the answer, or None if there is none and nobody knows whether the request was carried out."""
+"""Called with the answer, or with None if there is none and the outcome of the request is unknown."""
 
 
 class _Asked:
@@ -73,7 +73,7 @@ class Wire:
             self.close()
 
     def close(self) -> None:
-        """End it; who waits for an answer is told that there is none."""
+        """End it; callers that wait for an answer get None."""
         if not self.is_lost:
             self._transport.close()
             self.on_closed()

@@ -55,7 +55,7 @@ def test_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     with parent:
         assert parent.stdout is not None
         child_pid = int(parent.stdout.readline())
-        # A descriptor of the process becomes readable when it ends; a bare number could be somebody else's by then.
+        # A descriptor of the process becomes readable when it ends; a bare number could be another process's by then.
         child = os.pidfd_open(child_pid)
         try:
             # Not `select`: in a long run of tests a descriptor may have a number that it does not take.

@@ -140,7 +140,7 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
         [send(0, "a", 0), send(0, "b", 7), poll(2, (0, "a")), assign(1, 3), poll(1, (7, "b"))],
         {},
     ),
-    "assign with a position starts anew": (
+    "assign with a position starts again": (
         [*WRITTEN, FULL_READ, poll(1, (2, "c")), assign(1, 0), poll(1, (0, "a"))],
         {},
     ),
@@ -148,7 +148,7 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
         [*WRITTEN, FULL_READ, poll(1, (0, "a")), assign(1), poll(1, (2, "c"))],
         {"poll-skip": 1},
     ),
-    "assign that drops the partition starts anew": (
+    "assign that drops the partition starts again": (
         [*WRITTEN, FULL_READ, poll(1, (0, "a")), assign(1, partition="orders-1"), poll(1, (2, "c"))],
         {},
     ),
@@ -201,7 +201,7 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
     # nonmonotonic-commit
     "a committed offset goes back": ([commit(1, 5), commit(1, 7), committed(1, 5)], {"nonmonotonic-commit": 1}),
     "what was told once goes back": ([committed(1, 7), committed(1, 5)], {"nonmonotonic-commit": 1}),
-    "a commit nobody knows of may be there or not": (
+    "a commit of unknown outcome may be there or not": (
         [commit(1, 5), commit(1, 7, outcome="info"), committed(1, 5), commit(1, 9, outcome="info"), committed(1, 9)],
         {},
     ),

@@ -45,7 +45,7 @@ class Wires:
         self.made: list[Wire] = []
 
     def listen(self, host: str, port: int, on_accept: Accept, *, delay_s: object = None) -> Listening:
-        raise AssertionError("nobody listens here")
+        raise AssertionError("no server listens here")
 
     def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> Wire:
         self.made.append(Wire(receiver))
@@ -116,7 +116,7 @@ def test_a_connection_that_is_tried_while_cut_never_comes_about() -> None:
     assert (wires.made, heard.told) == ([], [])
     link.close()
     network.cut([])
-    assert heard.told == [], "whoever gave up is told nothing"
+    assert heard.told == [], "a connection that was closed gets no callback"
 
 
 def test_a_connection_under_way_when_the_link_is_cut_is_not_heard_of() -> None:

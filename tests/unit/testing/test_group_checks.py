@@ -24,13 +24,13 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
     "processed by several": ([*TWO, poll(1, A), commit(1, 1), poll(2, B, C), commit(2, 3)], {}),
     "processed twice": ([*TWO, poll(1, A, B), poll(2, A, B, C), commit(2, 3)], {}),
     "committed and never processed": ([*TWO, poll(1, A, B), commit(1, 3)], {"group-skip": 1}),
-    "a hole is told once": (
+    "a hole is reported once": (
         [*TWO, poll(1, A), commit(1, 2), poll(1, C), commit(1, 3), committed(2, 3)],
         {"group-skip": 1},
     ),
     "processed after it was committed": ([*TWO, poll(1, A, B), commit(1, 3), poll(1, C)], {"group-skip": 1}),
-    "told a position that nobody earned": ([*TWO, poll(1, A), committed(2, 2)], {"group-skip": 1}),
-    "read by somebody outside the group": ([*TWO, poll(3, A, B, C), commit(1, 3)], {"group-skip": 1}),
+    "reads a position that no member earned": ([*TWO, poll(1, A), committed(2, 2)], {"group-skip": 1}),
+    "read by a process outside the group": ([*TWO, poll(3, A, B, C), commit(1, 3)], {"group-skip": 1}),
     "a commit that was refused skips nothing": ([*TWO, poll(1, A), commit(1, 3, outcome="fail")], {}),
     "a group without members is not judged": ([*WRITTEN, commit(1, 3), committed(1, 3)], {}),
     # zombie-commit
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
         [*TWO, ALL_BY_FIRST, commit(1, 1, outcome="info"), commit(1, 3), poll(2, B), commit(2, 2)],
         {},
     ),
-    "a late commit of somebody who is no owner any more": (
+    "a late commit of a former owner": (
         [
             *TWO,
             ALL_BY_FIRST,
@@ -60,17 +60,23 @@ CASES: dict[str, tuple[list[Op], dict[str, int]]] = {
         {"zombie-commit": 1},
     ),
     # nonmonotonic-position
-    "told what was committed": ([*TWO, ALL_BY_FIRST, commit(1, 2), committed(2, 2), commit(1, 3), committed(2, 3)], {}),
-    "told less than was acknowledged": (
+    "read as committed": (
+        [*TWO, ALL_BY_FIRST, commit(1, 2), committed(2, 2), commit(1, 3), committed(2, 3)],
+        {},
+    ),
+    "reads less than was acknowledged": (
         [*TWO, ALL_BY_FIRST, commit(1, 3), committed(2, 2)],
         {"nonmonotonic-position": 1},
     ),
-    "told nothing after a commit": ([*TWO, ALL_BY_FIRST, commit(1, 3), committed(2, -1)], {"nonmonotonic-position": 1}),
+    "read as none after a commit": (
+        [*TWO, ALL_BY_FIRST, commit(1, 3), committed(2, -1)],
+        {"nonmonotonic-position": 1},
+    ),
     "an answer between does not hide who committed": (
         [*TWO, poll(1, A), poll(2, A, B, C), commit(2, 3), committed(2, 3), commit(1, 1)],
         {"zombie-commit": 1},
     ),
-    "told less than was told": ([*TWO, ALL_BY_FIRST, committed(1, 3), committed(2, 2)], {"nonmonotonic-position": 1}),
+    "reads less than was read": ([*TWO, ALL_BY_FIRST, committed(1, 3), committed(2, 2)], {"nonmonotonic-position": 1}),
     "an unknown commit may come late": (
         [*TWO, ALL_BY_FIRST, commit(1, 1, outcome="info"), commit(1, 3), committed(2, 1)],
         {},
