@@ -4,6 +4,6 @@
 functions over it, not parts with a reference back: so a deleted log is freed at once, without the garbage collector.
 `log_loader` opens it, and `recovery` cuts a torn tail after a crash. `flusher` is group commit: one fdatasync, in a
 thread, for many waiting appends. `log_directory` owns a data directory with its lock and checkpoints. `segment/` is one
-segment and its indexes, `maintenance/` retention, scrub and replacement, `cleaning/` compaction. `library` is the engine
-as `strandline.Log`. All files go through `disk`.
+segment and its indexes, `maintenance/` retention, scrub and replacement, `cleaning/` compaction. `library` is
+`strandline.Log`. All files go through `disk`.
 """

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from strandline.broker.replicas.leader_fetcher import AddressOf, Connect, Done, LeaderFetcher
 from strandline.config.node_config import BrokerConfig
 from strandline.partition.partition import Partition
-from strandline.partition.trimming import follow_start
-from strandline.replication.follower import FollowerFetches, Key, Position, SESSION_ERRORS
 from strandline.runtime.runtime import Runtime
 
 
