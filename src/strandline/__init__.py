@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from strandline._version import __version__
 
 if TYPE_CHECKING:
-    from strandline.local.embedded_broker import EmbeddedBroker, embedded
+    from strandline.local.embedded import embedded
+    from strandline.local.embedded_broker import EmbeddedBroker
     from strandline.local.embedded_cluster import EmbeddedCluster
     from strandline.log.library import Log
 
@@ -19,7 +20,7 @@ _LAZY = {
     "Log": "strandline.log.library",
     "EmbeddedBroker": "strandline.local.embedded_broker",
     "EmbeddedCluster": "strandline.local.embedded_cluster",
-    "embedded": "strandline.local.embedded_broker",
+    "embedded": "strandline.local.embedded",
 }
 
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from strandline.ids import TopicPartition
-from strandline.local.embedded_broker import embedded
+from strandline.local.embedded import embedded
 from strandline.testing.checker import check
 from strandline.testing.client_threads import QUICK_RETRIES, payload_of
 from strandline.testing.final_read import read_to_the_end

@@ -19,7 +19,7 @@ from tests.crash.harness import RESUME_TIMEOUT_S, judge, new_seed
 from tests.crash.sync_fault import sync_fault, why_not_available
 
 from strandline.ids import TopicPartition
-from strandline.local.embedded_broker import embedded
+from strandline.local.embedded import embedded
 from strandline.testing.client_threads import ProducerThread
 from strandline.testing.final_read import read_to_the_end
 from strandline.testing.history import Op

@@ -25,7 +25,8 @@ from tests.crash.harness import (
 )
 
 from strandline.ids import TopicPartition
-from strandline.local.embedded_broker import EmbeddedBroker, embedded
+from strandline.local.embedded import embedded
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing.checker import check
 from strandline.testing.workload import Workload
 

@@ -18,7 +18,8 @@ from tests.crash.filesystems import LoopFilesystem, loop_filesystem, why_not_mou
 from tests.crash.harness import RESUME_TIMEOUT_S, SEGMENT_BYTES, SMALL_BATCHES, judge, new_seed, without_one_record
 
 from strandline.ids import TopicPartition
-from strandline.local.embedded_broker import EmbeddedBroker, embedded
+from strandline.local.embedded import embedded
+from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.testing.checker import check
 from strandline.testing.workload import Workload
 

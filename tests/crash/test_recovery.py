@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from strandline.broker.replicas.log_recovery import LOOP_LOG_BYTES_MAX
 from strandline.ids import TopicPartition
-from strandline.local.embedded_broker import embedded
+from strandline.local.embedded import embedded
 from strandline.testing.final_read import read_to_the_end
 from strandline.testing.history import Poll
 from strandline.testing.recorder import Recorder

@@ -38,7 +38,8 @@ from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.config.topic_config import TOPIC_SETTINGS
-from strandline.local.embedded_broker import BrokerFailed, EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.node_process import BrokerFailed
 
 TIMEOUT_S = 30.0
 HOUR_MS = 3_600_000

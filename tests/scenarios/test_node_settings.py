@@ -24,7 +24,7 @@ from strandline.broker.main import node_on, stop
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.config.node_config import BrokerConfig
-from strandline.local.embedded_broker import BrokerFailed
+from strandline.local.node_process import BrokerFailed
 from strandline.log.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS, parse_offsets
 from strandline.log.disk import RealDisk
 from strandline.log.flusher import Flusher

@@ -22,7 +22,8 @@ from strandline.codec.messages.incremental_alter_configs_request import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from strandline.local.embedded_broker import BrokerFailed, EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.node_process import BrokerFailed
 from strandline.testing import embedded
 
 ANY_PORT = {"http.listener": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}

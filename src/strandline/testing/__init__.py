@@ -12,8 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from strandline.local.embedded_broker import BrokerFailed, EmbeddedBroker, embedded
+    from strandline.local.embedded import embedded
+    from strandline.local.embedded_broker import EmbeddedBroker
     from strandline.local.embedded_cluster import EmbeddedCluster
+    from strandline.local.node_process import BrokerFailed
     from strandline.local.virtual_clock import VirtualClock, VirtualClockBroker
     from strandline.testing.checker import Report, check
     from strandline.testing.history import Op
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BrokerFailed": "strandline.local.embedded_broker",
+    "BrokerFailed": "strandline.local.node_process",
     "EmbeddedBroker": "strandline.local.embedded_broker",
     "EmbeddedCluster": "strandline.local.embedded_cluster",
     "Op": "strandline.testing.history",
@@ -39,7 +41,7 @@ _HOMES = {
     "VirtualClock": "strandline.local.virtual_clock",
     "VirtualClockBroker": "strandline.local.virtual_clock",
     "check": "strandline.testing.checker",
-    "embedded": "strandline.local.embedded_broker",
+    "embedded": "strandline.local.embedded",
 }
 
 

@@ -25,7 +25,7 @@ def strandline_properties() -> Mapping[str, str]:
 @pytest.fixture
 def strandline_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
     """A fresh broker for one test."""
-    from strandline.local.embedded_broker import embedded
+    from strandline.local.embedded import embedded
 
     with embedded(properties=strandline_properties) as broker:
         yield broker
@@ -34,7 +34,7 @@ def strandline_broker(strandline_properties: Mapping[str, str]) -> Iterator[Embe
 @pytest.fixture(scope="session")
 def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedBroker]:
     """One broker for all tests of the session; let each test use topics of its own."""
-    from strandline.local.embedded_broker import embedded
+    from strandline.local.embedded import embedded
 
     with embedded(properties=strandline_properties) as broker:
         yield broker
@@ -43,7 +43,7 @@ def strandline_session_broker(strandline_properties: Mapping[str, str]) -> Itera
 @pytest.fixture
 def strandline_virtual_broker(strandline_properties: Mapping[str, str]) -> Iterator[VirtualClockBroker]:
     """A fresh broker for one test, whose time moves only by `strandline_virtual_broker.clock.advance`."""
-    from strandline.local.embedded_broker import embedded
+    from strandline.local.embedded import embedded
 
     with embedded(clock="virtual", properties=strandline_properties) as broker:
         yield broker
@@ -52,7 +52,7 @@ def strandline_virtual_broker(strandline_properties: Mapping[str, str]) -> Itera
 @pytest.fixture
 def strandline_cluster(strandline_properties: Mapping[str, str]) -> Iterator[EmbeddedCluster]:
     """A fresh cluster of three brokers for one test, with `kill`, `pause` and `partition`."""
-    from strandline.local.embedded_broker import embedded
+    from strandline.local.embedded import embedded
 
     with embedded(nodes=3, properties=strandline_properties) as cluster:
         yield cluster

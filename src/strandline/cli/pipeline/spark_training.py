@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from pyspark import SparkContext
 from pyspark.sql import functions as f
 
-from strandline.local.embedded_broker import embedded
+from strandline.local.embedded import embedded
 from strandline.spark.error_translation import SparkFailed, plainly
 from strandline.spark.sessions import session
 from strandline.spark.sink.update_mode import write_updates
