@@ -2,8 +2,9 @@
 
 Most tests wait for something, brokers, disks or Spark, and four lanes fill the gaps of each other. Each is a pytest of
 its own, so what is shared within a run (a broker, a Spark session) is shared as ever. The first lane is shown as it
-runs, the others when they have ended; the last line is the sum of all closing lines. `--spark` leaves only the lanes
-with tests that need Spark; other options go to every lane.
+runs, the others when they have ended; the last line is the sum of all closing lines. `--spark` runs only the lanes with
+tests that need Spark. `--quick` runs the unit tests, the tidy tests and mypy, without tests that are marked `lengthy`.
+Other options go to every lane.
 """
 
 from __future__ import annotations
@@ -31,12 +32,17 @@ NAMED: Final = (
 )
 """The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
 made."""
+QUICK: Final = (
+    ("unit/codec", "unit/handlers", "unit/log", "unit/quorum"),
+    ("unit", "tidy"),
+)
+"""The lanes of `--quick`, which compute more than they wait: one for each core. Mypy runs beside them."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
 
 
 def lanes(named: Sequence[Sequence[str]] = NAMED) -> list[list[str]]:
-    """What pytest is told in each lane: its directories, less those below them that are another's."""
-    everywhere = [name for lane in NAMED for name in lane]
+    """Return the arguments of pytest for each lane: its directories, less those below them that are another's."""
+    everywhere = [name for lane in named for name in lane]
     there = sorted(each.name for each in TESTS.iterdir() if each.is_dir() and any(each.rglob("test_*.py")))
     others = [name for name in there if name not in everywhere]
     return [
@@ -46,10 +52,18 @@ def lanes(named: Sequence[Sequence[str]] = NAMED) -> list[list[str]]:
     ]
 
 
-def start(number: int, paths: list[str], options: list[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def commands(arguments: list[str]) -> list[list[str]]:
+    """Return what to run side by side for the arguments of the command line."""
+    options = [each for each in arguments if each not in ("--spark", "--quick")]
+    is_quick = "--quick" in arguments
+    if is_quick:
+        options += ["-m", "not slow and not lengthy"]
+    named = QUICK if is_quick else SPARK if "--spark" in arguments else NAMED
     # Two runs at once must not share a cache, which each of them writes at its end.
-    command = [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/lane-{number}", *options, *paths]
-    return subprocess.Popen(command, cwd=TESTS.parent, stdout=output, stderr=subprocess.STDOUT)
+    return [
+        [sys.executable, "-m", "pytest", "-q", "-o", f"cache_dir=.pytest_cache/lane-{number}", *options, *paths]
+        for number, paths in enumerate(lanes(named), 1)
+    ] + ([[sys.executable, "-m", "mypy"]] if is_quick else [])
 
 
 def follow(process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
@@ -74,16 +88,15 @@ def closing_counts(text: str) -> Counter[str]:
 
 def main() -> int:
     began = time.monotonic()
-    options = [each for each in sys.argv[1:] if each != "--spark"]
-    wanted = lanes(NAMED if len(options) == len(sys.argv[1:]) else SPARK)
     with tempfile.TemporaryDirectory(prefix="strandline-tests-") as directory:
         running: list[tuple[subprocess.Popen[bytes], Path]] = []
         try:
-            for number, paths in enumerate(wanted, 1):
-                print(f"lane {number}: {' '.join(paths)}", flush=True)
+            for number, command in enumerate(commands(sys.argv[1:]), 1):
+                print(f"lane {number}: {' '.join(command[2:])}", flush=True)
                 written = Path(directory) / f"lane-{number}"
                 with written.open("wb") as output:
-                    running.append((start(number, paths, options, output), written))
+                    process = subprocess.Popen(command, cwd=TESTS.parent, stdout=output, stderr=subprocess.STDOUT)
+                    running.append((process, written))
             for process, written in running:
                 with written.open("rb") as output:
                     follow(process, output)

@@ -73,6 +73,15 @@ def test_every_dependency_has_its_reason() -> None:
     assert not missing, f"docs/decisions/0001-dependencies.md says nothing of {missing}"
 
 
+def test_a_test_that_make_quick_leaves_out_says_why() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in tracked("tests/*.py")
+        if re.search(r"mark\.lengthy(?!\(\s*\")", path.read_text())
+    ]
+    assert not silent, f"the marker `lengthy` has no reason in {silent}"
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     broken = []
     for page in tracked("*.md"):

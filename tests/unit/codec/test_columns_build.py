@@ -37,6 +37,7 @@ def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleTyp
     assert hatch_build.source_digest(name) == twin.SOURCE_DIGEST, "run `python hatch_build.py` to compile it again"
 
 
+@pytest.mark.lengthy("translates all Cython units before the compiler is missed")
 def test_without_a_compiler_the_hook_gives_a_reason_and_no_more(
     hatch_build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

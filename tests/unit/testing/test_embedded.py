@@ -16,6 +16,8 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from strandline.testing import BrokerFailed, EmbeddedBroker, embedded
 
+pytestmark = pytest.mark.lengthy("each test starts a broker as a process, and waits for it")
+
 
 def produce(log: EmbeddedBroker, topic: str, value: bytes) -> int:
     """Sends one record and returns the offset the broker gave it."""
