@@ -30,7 +30,7 @@ $(READY): pyproject.toml hatch_build.py $(COMPILED)
 demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view, kill -9 twice; a picture in build/demo
 	$(BIN)/python -m demo
 
-quick: setup ## unit tests, tidy tests and types, while you work (under 90 seconds on two cores)
+quick: setup ## unit tests, tidy tests and types, while you work (aim: 90 seconds on two cores)
 	$(BIN)/python -m tests.lanes --quick
 
 test: setup ## everything that must pass before a change lands (under 15 minutes on two cores)
