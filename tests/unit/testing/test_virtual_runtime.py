@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
+from strandline.runtime import virtual_runtime
 from strandline.runtime.virtual_runtime import SHORT_WAIT_S, STEPPED_S, VirtualRuntime
 
 START_MS = 1_790_000_000_000
@@ -51,13 +54,14 @@ async def test_a_long_advance_fires_a_periodic_timer_once_and_ends_step_by_step(
     assert [round(each, 6) for each in ticks] == [1000 - STEPPED_S + 10 * n for n in range(int(STEPPED_S / 10) + 1)]
 
 
-async def test_without_an_advance_only_short_waits_pass() -> None:
+async def test_without_an_advance_only_short_waits_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual_runtime, "SHORT_WAIT_S", 0.02)
     clock = runtime()
     began_s = clock.monotonic()
     fired: list[str] = []
-    clock.call_later(0.01, fired.append, "short")
-    clock.call_later(SHORT_WAIT_S + 0.01, fired.append, "long")
-    await asyncio.sleep(0.05)
+    clock.call_later(0.02, fired.append, "short")
+    clock.call_later(0.03, fired.append, "long")
+    await asyncio.sleep(0.1)
     assert fired == ["short"]
     assert (clock.monotonic(), clock.now_ms()) == (began_s, START_MS)
     assert len(clock.timers) == 1, "a timer that fired is forgotten"
