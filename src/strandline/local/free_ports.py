@@ -41,7 +41,7 @@ def bound_socket(host: str = "127.0.0.1") -> socket.socket:
 
 
 def _ephemeral_min() -> int:
-    """The first port that the kernel gives to outgoing connections."""
+    """Return the first port that the kernel gives to outgoing connections."""
     try:
         return int(EPHEMERAL_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -63,7 +63,7 @@ def read_to_the_end(
 
 
 def _end_of(consumer: Consumer, partition: TopicPartition, recorder: Recorder, deadline_ns: int) -> int:
-    """The high watermark, asked again while the broker is still on its way to lead the partition."""
+    """Return the high watermark, asked again while the broker is still on its way to lead the partition."""
     while True:
         try:
             return consumer.get_watermark_offsets(Position(*partition), timeout=5.0)[1]

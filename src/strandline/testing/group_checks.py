@@ -104,7 +104,7 @@ class _Position:
     """Offsets, with the operations that committed them, or may have."""
 
     def before(self, at_ns: int) -> tuple[int, int, int] | None:
-        """What was last known when an operation began."""
+        """Return what was last known when an operation began."""
         count = bisect_right(self.completed_ns, at_ns)
         return self.known[count - 1] if count else None
 

@@ -166,8 +166,9 @@ def producer_id_twice(ops: Sequence[tuple[int, Op]]) -> Iterator[Anomaly]:
 
 
 def realtime_lag_ns(ops: Sequence[tuple[int, Op]]) -> int:
-    """The longest time for which a record was known to exist when the consumer that was due to read it next asked for
-    it, and then got it. A metric and no anomaly: a consumer may be as slow as it likes. Reading again does not count.
+    """Return the longest time between a record's being known to exist and the poll of a consumer that got it.
+
+    A metric and no anomaly: a consumer may be as slow as it likes. Reading again does not count.
     """
     known = _existence(ops)
     longest = 0

@@ -23,7 +23,7 @@ def counts(op_index: int, op: Op, logs: Mapping[str, ObservedLog]) -> bool:
 
 
 def precommitted_read(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly]:
-    """A record was read before anybody had asked for the commit of its transaction, or by the transaction itself."""
+    """Find precommitted-read: a record was read before the commit of its transaction was asked for."""
     for op_index, op in enumerate(ops):
         for mop in op.mops:
             if not isinstance(mop, Poll):

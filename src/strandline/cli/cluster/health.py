@@ -61,7 +61,7 @@ def health(
 
 
 def health_findings(state: ClusterState) -> Iterator[Finding]:
-    """What is well and what is not, the worst kinds first."""
+    """Yield what is well and what is not, the worst kinds first."""
     yield from _quorum_findings(state)
     yield from _leader_findings(state)
     yield from _replica_findings(state)

@@ -100,7 +100,7 @@ def conversation_with(cluster: Cluster) -> Conversation:
 
 
 def read_quorum(cluster: Cluster) -> QuorumState | None:
-    """The quorum as its leader sees it; None where the cluster does not offer DescribeQuorum."""
+    """Return the quorum as its leader sees it; None where the cluster does not offer DescribeQuorum."""
     timeout_s = min(QUORUM_TIMEOUT_S, cluster.timeout_s)
     with conversation_with(replace(cluster, timeout_s=timeout_s)) as conversation:
         try:
@@ -150,7 +150,7 @@ def _ask_quorum(conversation: Conversation) -> QuorumState | None:
 
 
 def read_reassignments(conversation: Conversation) -> tuple[Reassignment, ...] | None:
-    """What is being moved; None where the cluster does not offer it or cannot say."""
+    """Return what is being moved; None where the cluster does not offer it or cannot say."""
     answer = conversation.ask(ListPartitionReassignmentsRequest(topics=None), ListPartitionReassignmentsResponse)
     if answer is None or answer.error_code:
         return None

@@ -30,7 +30,7 @@ Wanted = tuple[str, int, tuple[int, ...] | None]
 
 
 def plan_lines(state: ClusterState, moves: Sequence[Move]) -> list[str]:
-    """The plan in words: each move, and how much is to be copied."""
+    """Return the plan in words: each move, and how much is to be copied."""
     sizes: dict[tuple[str, int], int] = {}
     for broker in state.brokers:
         for place, size_bytes in broker.disk.sizes.items() if broker.disk is not None else ():

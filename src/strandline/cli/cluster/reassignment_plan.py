@@ -43,7 +43,7 @@ class _Room:
         self._load = Counter(replica for each in state.partitions for replica in each.replicas)
 
     def take(self, kept: Sequence[int], unwanted: Iterable[int] = ()) -> int | None:
-        """A broker for one more replica beside `kept`; None where there is none left."""
+        """Return a broker for one more replica beside `kept`; None where there is none left."""
         refused = {*kept, *unwanted}
         racks = {broker.rack for broker in self._of(kept) if broker.rack is not None}
         hosts = {broker.host for broker in self._of(kept)}
@@ -133,7 +133,7 @@ def plan_replicas(partitions: Sequence[PartitionState], replicas: Sequence[int],
 
 
 def plan_file(state: ClusterState, content: str, *, file_name: str) -> list[Move]:
-    """The moves of a file in the form of Kafka's own tool: `{"version": 1, "partitions": [{"topic", ...}]}`."""
+    """Return the moves of a file in the form of Kafka's own tool: `{"version": 1, "partitions": [{"topic", ...}]}`."""
     current = {(each.topic, each.index): each for each in state.partitions}
     moves, seen = [], set()
     for entry in _entries(content, file_name):

@@ -142,7 +142,7 @@ class ClusterState:
         return [broker for broker in self.brokers if broker.is_up]
 
     def roles(self) -> dict[int, list[str]]:
-        """What each node does, by id; a controller without the broker's role is known from the quorum alone."""
+        """Return what each node does, by id; a controller without the broker's role is known from the quorum alone."""
         roles: dict[int, list[str]] = {broker.node_id: ["broker"] for broker in self.brokers}
         for node in self.quorum.voters if self.quorum is not None else ():
             roles.setdefault(node.node_id, []).append("controller")
@@ -158,7 +158,7 @@ class ClusterState:
         return [each for each in self.partitions if each.refuses_writes]
 
     def not_preferred(self) -> list[PartitionState]:
-        """Those that another replica leads although the preferred one is in sync."""
+        """Return those that another replica leads although the preferred one is in sync."""
         return [
             each
             for each in self.partitions

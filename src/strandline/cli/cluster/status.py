@@ -121,7 +121,7 @@ def _quorum_words(state: ClusterState) -> str:
 
 
 def partition_lines(state: ClusterState) -> list[str]:
-    """The partitions in words: how many there are, and of those that are not whole which and why."""
+    """Return the partitions in words: how many there are, and of those that are not whole which and why."""
     replicas = sum(len(each.replicas) for each in state.partitions)
     total = f"{count(len(state.partitions), 'partition')}, {count(replicas, 'replica')}"
     lines = []

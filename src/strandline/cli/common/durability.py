@@ -29,7 +29,7 @@ class Survival:
 
 
 def survival(topic: str, replicas: int, configs: Mapping[str, str | None], *, brokers: int) -> Survival:
-    """What holds for a topic with so many replicas and these settings in force."""
+    """Return what holds for a topic with so many replicas and these settings in force."""
     # More than there are replicas means all of them (KIP-966).
     in_sync_min = min(replicas, int(configs.get("min.insync.replicas") or 1))
     mode = configs.get("flush.mode")

@@ -73,7 +73,7 @@ def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
 
 
 def no_answer(bootstrap: str, reason: str) -> Unreachable:
-    """The port was open a moment ago, so the usual cause is another one: an address that clients are sent on to."""
+    """Explain a timeout after the port was open: usually clients are sent on to an address that does not answer."""
     return Unreachable(
         f"cannot reach {bootstrap} ({reason}): it takes connections, but the work was not done in time",
         hint="`strandline doctor` says whether it answers, and whether the addresses it tells clients work from here",
@@ -115,7 +115,7 @@ HINTS = {
 
 
 def from_kafka_error(error: Any, *, bootstrap: str, doing: str) -> CommandFailed:
-    """A librdkafka `KafkaError` as a failure that a person can act on."""
+    """Return a librdkafka `KafkaError` as a failure that a person can act on."""
     name = error.name()
     if name in _UNREACHABLE:
         return no_answer(bootstrap, error.str())

@@ -28,7 +28,7 @@ def size(size_bytes: int) -> str:
 
 
 def setting_value(name: str, text: str | None) -> str:
-    """What a value means, where the number alone does not say it; empty otherwise."""
+    """Return what a value means, where the number alone does not say it; empty otherwise."""
     if text is None or not text.lstrip("-").isdigit():
         return ""
     number = int(text)

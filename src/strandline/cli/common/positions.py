@@ -50,7 +50,7 @@ _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+")
 
 
 def parse_position(text: str, *, now_ms: int) -> Position:
-    """The position that `text` names; ValueError with what is allowed otherwise."""
+    """Return the position that `text` names; ValueError with what is allowed otherwise."""
     words = text.strip()
     match words.lower():
         case "earliest" | "beginning" | "start":
@@ -83,7 +83,7 @@ def parse_duration_ms(text: str) -> int | None:
 
 
 def start_offset(position: Position, *, log_start_offset: int, end_offset: int, offset_at_time: int | None) -> int:
-    """Where to begin in one partition. `offset_at_time` answers an `AtTime`; None when no record is that new."""
+    """Return where to begin in one partition. `offset_at_time` answers an `AtTime`; None when no record is that new."""
     match position:
         case Earliest():
             return log_start_offset

@@ -62,7 +62,7 @@ class Entry:
         return SOURCES.get(self.source, ("UNKNOWN_CONFIG", "unknown"))[1]
 
     def fallback(self, target: Target) -> tuple[str, str | None] | None:
-        """The name and the value that hold when `target` takes its own value back, where that is known."""
+        """Return the name and the value that hold when `target` takes its own value back, where that is known."""
         rest = [(name, value) for name, value, source in self.synonyms if source != _OWN_SOURCES[target.kind]]
         return rest[0] if rest else None
 

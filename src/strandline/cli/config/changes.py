@@ -32,7 +32,7 @@ class Change:
 
 
 def cost(change: Change) -> str:
-    """What this change can take away, or nothing."""
+    """Return what this change can take away, or nothing."""
     if change.after is None and change.fallback is not None:
         return _cost_of_fallback(change)
     name, factor = _topic_name(change.name)
@@ -69,7 +69,7 @@ _COST_OF_FALLING_BACK = {
 
 
 def _cost_of_fallback(change: Change) -> str:
-    """The value behind may stand under another name and in another unit; both are turned into the topic setting's."""
+    """Return the cost of a change back to the fallback, which may have another name and unit."""
     assert change.fallback is not None, "the caller looked"
     name, factor = _topic_name(change.name)
     _, other_factor = _topic_name(change.fallback[0])
@@ -82,7 +82,7 @@ def _scaled(text: str | None, factor: int) -> str | None:
 
 
 def _topic_name(name: str) -> tuple[str, int]:
-    """The topic setting that `name` is, or gives the default of, and the factor between their units."""
+    """Return the topic setting that `name` is, or gives the default of, and the factor between their units."""
     if name in TOPIC_SETTINGS:
         return name, 1
     for topic_name, (_, setting) in TOPIC_SETTINGS.items():
@@ -93,7 +93,7 @@ def _topic_name(name: str) -> tuple[str, int]:
 
 
 def _lowered(change: Change, factor: int) -> int | None:
-    """The new limit where it is below the old one; -1 and "not set" are no limit."""
+    """Return the new limit where it is below the old one; -1 and "not set" are no limit."""
     after, before = _number(change.after, factor), _number(change.before, factor)
     if after is None:
         return None

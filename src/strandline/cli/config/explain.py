@@ -68,7 +68,7 @@ def _in_force(
     properties: list[str] | None,
     timeout: float,
 ) -> dict[str, Entry]:
-    """What a cluster says of the settings; nothing when there is none, unless one was asked for by name."""
+    """Return what a cluster says of the settings; nothing when there is none, unless one was asked for by name."""
     try:
         cluster = connect(bootstrap, properties, timeout)
         admin = cluster.admin()

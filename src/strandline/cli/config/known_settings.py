@@ -95,7 +95,7 @@ def _of_broker(name: str, setting: Setting) -> Explained:
 
 
 def _of_synonym(name: str) -> list[Explained]:
-    """A broker's name for the default of a topic setting, or an older name of a broker setting."""
+    """Return a broker's name for the default of a topic setting, or an older name of a broker setting."""
     for topic_name, (_, setting) in TOPIC_SETTINGS.items():
         for synonym in setting.synonyms:
             if synonym.name == name:

@@ -26,7 +26,7 @@ PARTITIONS_ASKED = 1000
 
 
 def reach_findings(bootstrap: str) -> Iterator[Finding]:
-    """Each bootstrap server: does its name resolve, does its port answer."""
+    """Yield each bootstrap server: does its name resolve, does its port answer."""
     for server in bootstrap.split(","):
         host, port = host_and_port(server.strip())
         reason, taken_ms = knock(host, port)
@@ -162,7 +162,7 @@ def broker_setting_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iter
 
 
 def clock_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Finding]:
-    """The protocol tells no time, but records do: one from the future shows that a clock is ahead."""
+    """Compare clocks by records, because the protocol has no time: one from the future shows a clock that is ahead."""
     local = all(is_this_machine(broker.host) for broker in metadata.brokers.values())
     ahead: dict[str, int] = {}
     for topic, newest_ms in _newest_timestamps(cluster, admin, metadata).items():

@@ -68,7 +68,7 @@ def _room(directory: Path) -> Iterator[Finding]:
 
 
 def mount_of(directory: Path, mounts: Path = Path("/proc/self/mounts")) -> Mount | None:
-    """The filesystem that `directory` lies on: of all mount points above it the deepest, and of those the last."""
+    """Return the filesystem of `directory`: of all mount points above it the deepest, and of those the last."""
     if not mounts.exists():
         return None
     resolved = str(directory.resolve())

@@ -42,7 +42,7 @@ def growth(
     segment_ms: int,
     segment_bytes: int,
 ) -> Growth | None:
-    """How a log grows by what its topic keeps; None if it does not, or if that is unknown."""
+    """Return how a log grows by what its topic keeps; None if it does not, or if that is unknown."""
     policy = cleanup_policy.split(",")
     if bytes_per_s <= 0 or policy == ["compact"]:
         return None
@@ -57,7 +57,7 @@ def growth(
 
 
 def forecast(logs: Iterable[Growth], usable_bytes: int) -> Forecast | None:
-    """When the disk is full; None if retention keeps everything within the room that is left."""
+    """Return when the disk is full; None if retention keeps everything within the room that is left."""
     growing = sorted((each for each in logs if each.size_bytes_final > each.size_bytes), key=_grows_for_s)
     wanted = sum(each.size_bytes_final - each.size_bytes for each in growing)
     if wanted <= usable_bytes:

@@ -111,7 +111,7 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
 
 
 def topic_findings(cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool) -> Iterator[Finding]:
-    """What each topic survives. A person gets one finding for all topics of the same terms: not a thousand lines."""
+    """Yield what each topic survives; for a person, one finding for all topics of the same terms."""
     names = sorted(name for name in metadata.topics if not name.startswith("__"))
     if not names:
         yield note("topics", "no topics yet")

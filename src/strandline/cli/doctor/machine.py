@@ -38,7 +38,7 @@ def machine_findings(node_pid: int | None) -> Iterator[Finding]:
 
 
 def listening_pid(port: int) -> int | None:
-    """The process on this machine that listens on `port`, if it is ours to see."""
+    """Return the process on this machine that listens on `port`, if it is ours to see."""
     wanted = set()
     for table in ("tcp", "tcp6"):
         path = _PROC / "net" / table

@@ -124,7 +124,7 @@ def _dump_producer_snapshot(file: Path) -> Iterator[Item]:
 
 
 def _dump_checkpoint(file: Path, names: tuple[str, ...]) -> Iterator[Item]:
-    """A line with the version, a line with the count, then the entries."""
+    """Yield the entries of a file that has a version, a count, then the entries, each on a line."""
     lines = file.read_text().splitlines()
     if not lines:
         yield Item("empty")

@@ -39,7 +39,7 @@ def as_text(item: Item) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A message, and whatever lies in it, as JSON's own types. Ids read as Kafka writes them."""
+    """Return a message, and whatever lies in it, as JSON's own types. Ids read as Kafka writes them."""
     match value:
         case Message():
             return {spec.name: plain(getattr(value, spec.name)) for spec in value.FIELDS}

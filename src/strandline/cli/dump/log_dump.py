@@ -68,7 +68,7 @@ def dump(
 
 
 def _files(path: Path) -> list[Path]:
-    """The files to print for a path; a partition directory inside a data directory stands for its summary."""
+    """Return the files to print for a path; a partition directory inside a data directory stands for its summary."""
     if not path.exists():
         raise NotFound(f"there is no {str(path)!r}")
     if not path.is_dir():
@@ -99,7 +99,7 @@ def _partition_summary(directory: Path) -> Iterator[Item]:
 
 
 def _guarded(items: Iterator[Item]) -> Iterator[Item]:
-    """A file that cannot be read is one more finding; the others are still printed."""
+    """Yield the items of a file; one that cannot be read is a finding, and the others are still printed."""
     try:
         yield from items
     except (StrandlineError, OSError, ValueError) as error:

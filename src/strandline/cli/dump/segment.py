@@ -73,7 +73,7 @@ def dump_segment(file: Path, selection: Selection) -> Iterator[Item]:
 
 
 def _end_of_batch(content: mmap.mmap, position: int) -> int | Item:
-    """Where the batch ends, or the finding that makes it the last."""
+    """Return where the batch ends, or the finding that makes it the last."""
     left = len(content) - position
     if left >= 12 and not any(content[position : position + 12]) and not any(content[position:]):
         return Item("preallocated", {"position": position, "size_bytes": left})
@@ -154,7 +154,7 @@ def _codec(number: int) -> str:
 
 
 def _describer(file: Path) -> Callable[[Record], dict[str, Any]]:
-    """How the records of this file are shown: by the schemas of its topic, or as bytes."""
+    """Return how the records of this file are shown: by the schemas of its topic, or as bytes."""
     topic = file.absolute().parent.name.rpartition("-")[0]
     if topic == "__cluster_metadata" or file.name.endswith(".checkpoint"):
         return _metadata_record

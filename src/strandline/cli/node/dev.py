@@ -89,7 +89,7 @@ def _restart(output: Output, words: list[str], data: Path | None, port: int) -> 
 
 
 def welcome(bootstrap: str, directory: Path, *, kept: bool) -> str:
-    """What `dev` prints: where the node is, and three ways to use it."""
+    """Return what `dev` prints: where the node is, and three ways to use it."""
     keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
     return f"""\
 Strandline is ready.

@@ -108,7 +108,7 @@ def _asked_for(root: Path) -> set[int]:
 
 
 def _root_at(port: int) -> Path | None:
-    """The directory of the cluster with this port, as one of its nodes that lives tells it."""
+    """Return the directory of the cluster with this port, as one of its nodes that lives tells it."""
     for each in range(port, port + NODES_MAX):
         try:
             with Conversation("127.0.0.1", each, ASK_S) as conversation:
@@ -121,7 +121,7 @@ def _root_at(port: int) -> Path | None:
 
 
 def log_file(place: NodePlace) -> Path:
-    """Where a node writes its lines: three of them on one terminal could not be read."""
+    """Return where a node writes its lines: three of them on one terminal could not be read."""
     return place.directory.with_suffix(".log")
 
 
@@ -148,7 +148,7 @@ def _tell_ready(output: Output, cluster: LocalCluster, running: list[SupervisedN
 
 
 def welcome(cluster: LocalCluster, pids: list[int], *, kept: bool) -> str:
-    """What `dev --nodes` prints: where the nodes are, how to use them, and how to hurt them."""
+    """Return what `dev --nodes` prints: where the nodes are, how to use them, and how to hurt them."""
     keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
     rows = [
         f"  node {place.node_id}     {place.address}  pid {pid}, log {log_file(place)}"

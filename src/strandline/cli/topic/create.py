@@ -132,7 +132,7 @@ def advice_on_settings(names: list[str]) -> str:
 
 
 def _wait_usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, Any]:
-    """The new topics, once every partition of them answers.
+    """Return the new topics, once every partition of them answers.
 
     Brokers learn of them after the controller has answered, and for a moment they name a leader that does not lead yet.
     """

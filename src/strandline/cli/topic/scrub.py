@@ -64,7 +64,7 @@ def scrub(
 
 
 def _show(output: Output, storage: Storage) -> int:
-    """What is known already; how many places are damaged."""
+    """Print what is known already; return how many places are damaged."""
     damages = 0
     for replica in storage.replicas:
         part, node = replica.part, replica.node

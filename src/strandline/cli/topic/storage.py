@@ -216,7 +216,7 @@ def _size_row(each: ReplicaSize) -> list[str]:
 
 
 def policy_lines(entries: dict[str, Entry] | None) -> Iterator[tuple[str, str]]:
-    """What the settings of a topic say about its records, without a look at them."""
+    """Yield what the settings of a topic say about its records, without a look at them."""
     if entries is None:
         yield "deletion", "unknown: this cluster does not offer DescribeConfigs"
         return

@@ -88,7 +88,7 @@ def _ask_all(cluster: Cluster, wanted: dict[int, dict[str, list[int]]], *, with_
 
 
 def why_unreachable(failure: Unreachable) -> str:
-    """The fact, without the question whether any node is running: others are."""
+    """Return the message without the question whether a node is running, because others are."""
     return failure.message.removesuffix(": is a node running?")
 
 

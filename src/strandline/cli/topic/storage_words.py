@@ -47,7 +47,7 @@ def _span_ms(milliseconds: int) -> str:
 
 
 def deletion_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """What retention takes next, one sentence without its end."""
+    """Return what retention takes next, one sentence without its end."""
     if "delete" not in part.cleanup_policy.split(","):
         return f"nothing is deleted by age or size: cleanup.policy is {part.cleanup_policy or 'empty'}"
     if is_without_limit(part.retention_ms) and is_without_limit(part.retention_bytes):
@@ -106,7 +106,7 @@ def is_compacted(part: StoredPartition) -> bool:
 
 
 def compaction_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """What the cleaner does next, and when."""
+    """Return what the cleaner does next, and when."""
     if not is_compacted(part):
         return f"none: cleanup.policy is {part.cleanup_policy or 'empty'}"
     if part.cleaning_state == "off":
@@ -161,7 +161,7 @@ def _next_round(node: DescribeStorageResponse) -> str:
 
 
 def hindrance_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """What may not be cleaned yet, and why."""
+    """Return what may not be cleaned yet, and why."""
     rest = f"offsets {offsets(part.first_uncleanable, part.log_end_offset)}"
     match part.uncleanable_because:
         case "transaction":
@@ -182,7 +182,7 @@ def hindrance_words(part: StoredPartition, node: DescribeStorageResponse) -> str
 
 
 def roll_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """When the active segment is closed."""
+    """Return when the active segment is closed."""
     ways = []
     if part.segment_bytes > 0:
         ways.append(f"at {size(part.segment_bytes)}")
@@ -206,7 +206,7 @@ def active_segment(part: StoredPartition) -> StoredSegment | None:
 
 
 def cleaned_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """What the last cleaning did; empty if there was none since the broker started."""
+    """Return what the last cleaning did; empty if there was none since the broker started."""
     if part.cleaned_ms < 0:
         return ""
     words = f"{ago(part.cleaned_ms, node.now_ms)}"
@@ -252,7 +252,7 @@ def damage_words(damage: StoredDamage, node: DescribeStorageResponse) -> str:
 
 
 def scrub_words(part: StoredPartition, node: DescribeStorageResponse) -> str:
-    """When its files were last read again, and when that is next."""
+    """Return when its files were last read again, and when that is next."""
     if part.scrubbed_ms < 0:
         return f"not read yet; every {duration(node.scrub_interval_ms)}"
     verb = "read" if part.damages else "read and found whole"

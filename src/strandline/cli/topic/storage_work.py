@@ -97,7 +97,7 @@ def have_done(
 
 
 def _of_broker(failure: CommandFailed, broker_id: int, wait_s: float) -> CommandFailed:
-    """What one of several brokers did not do, by its number."""
+    """Return what one of several brokers did not do, by its number."""
     if "timed out" in failure.message:
         return Unreachable(
             f"broker {broker_id} was not done after {wait_s:g} s, and goes on",

@@ -48,7 +48,7 @@ def described(cluster: Cluster, admin: Any, name: str) -> Any:
 
 
 def chosen_partitions(topic: Any, wanted: list[int] | None) -> list[int]:
-    """The partitions of a topic that a command works on: those named, which must exist, or all."""
+    """Return the partitions of a topic that a command works on: those named, which must exist, or all."""
     existing = sorted(partition.id for partition in topic.partitions)
     missing = set(wanted or []) - set(existing)
     if missing:
@@ -69,7 +69,7 @@ def offset_ranges(cluster: Cluster, admin: Any, topics: Iterable[Any]) -> dict[t
 def look_up_offsets(
     cluster: Cluster, admin: Any, places: list[tuple[str, int]], spec: Any, **options: Any
 ) -> dict[tuple[str, int], int | None]:
-    """The offset of each partition that `spec` asks for; None where there is no leader, or where its log failed."""
+    """Return the offset of each partition that `spec` asks for; None if it has no leader, or its log failed."""
     if not places:
         return {}
     kafka = kafka_api()

@@ -123,7 +123,7 @@ def freshness_words(freshness: Freshness, reach: Reach, asked: AsOf | None) -> s
 
 
 def as_json_value(value: Any) -> Any:
-    """What JSON has for a value of SQL."""
+    """Return the JSON form of a value of SQL."""
     if isinstance(value, Decimal):
         # A sum of whole numbers is a decimal to Arrow.
         if value == value.to_integral_value():
@@ -149,7 +149,7 @@ def as_json_value(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in a table."""
+    """Return the text of a value in a table."""
     import json
 
     plain = as_json_value(value)

@@ -35,7 +35,7 @@ def list_views(
 
 
 def _listed(known: dict[str, ViewDefinition]) -> dict[str, ViewDefinition]:
-    """Each view once, by the shortest name that means it."""
+    """Return each view once, by the shortest name that means it."""
     found: dict[str, ViewDefinition] = {}
     for name, definition in sorted(known.items(), key=lambda each: (len(each[0]), each[0])):
         if definition not in found.values():
