@@ -198,7 +198,7 @@ class Run(Actors):
 
 
 def run(options: SimOptions) -> Result:
-    """The whole run of one seed."""
+    """Run one seed."""
     began = time.perf_counter()
     result = Result(options.seed)
     simulation = Run(options)

@@ -238,7 +238,7 @@ class SimConsumer(SimClient):
         return Poll(str(position.partition), tuple(records))
 
     def _records(self, position: Position, told: PartitionData) -> list[Record]:
-        """What an application is given of an answer."""
+        """Return the part of an answer that an application gets."""
         records: list[Record] = []
         to_abort = sorted((each.first_offset, each.producer_id) for each in told.aborted_transactions or ())
         aborted: set[int] = set()

@@ -164,7 +164,7 @@ class SimGroup:
             self.add()
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Where each partition ends, as has been shown to readers."""
+        """Return where each partition ends, as has been shown to readers."""
         found = {}
         for name in self.options.topics:
             topic = self.invariants.image.topics[name]
@@ -177,7 +177,7 @@ class SimGroup:
         return self.truth.positions.get((self.options.name, *partition), (0, None))[0]
 
     def unsettled(self) -> str:
-        """What is still missing, in words; empty when the group has settled."""
+        """Return what is still missing, in words; empty when the group has settled."""
         owners: dict[TopicPartition, list[str]] = {each: [] for each in self.ends()}
         for member in self.members:
             if isinstance(member, SimConsumerMember) and not member.is_reconciled:

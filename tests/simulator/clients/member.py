@@ -147,7 +147,7 @@ class SimMember(SimConsumer):
         raise NotImplementedError
 
     def subscribed(self) -> list[TopicPartition]:
-        """All partitions of the topics, in order, as far as they are known."""
+        """Return all partitions of the topics, in order, as far as they are known."""
         return sorted(each for each in self.known if each.topic in self.topics)
 
     def _on_topology(self) -> None:

@@ -102,6 +102,6 @@ class SimProcessors(SimGroup):
         super().calm()
 
     def ops(self) -> list[Op]:
-        """All transactions as operations of the history."""
+        """Return all transactions as operations of the history."""
         now_ns = self.history.now_ns()
         return [each.op(now_ns) for each in self.transactions]

@@ -35,7 +35,7 @@ TOMBSTONE_EVERY: Final = 4
 
 
 def keyed_record(value: str, now_ms: int, *, keys: int) -> Record:
-    """What is written under a name that is unique: the key, and whether it is a tombstone, follow from it."""
+    """Return the record of a unique name: its key, and whether it is a tombstone, follow from that."""
     drawn = crc32(value.encode())
     key = f"key-{drawn % keys}".encode()
     held = None if (drawn >> 16) % TOMBSTONE_EVERY == 0 else value.encode()
@@ -136,7 +136,7 @@ def judge_table(ops: Iterable[Op], truths: dict[str, RecordTruth]) -> str:
 
 
 def _names(truth: RecordTruth) -> Counter[str]:
-    """How often each name counts in a partition."""
+    """Return how often each name counts in a partition."""
     names: Counter[str] = Counter()
     for offsets in truth.history.values():
         for offset in offsets:

@@ -304,7 +304,7 @@ class SimTransactional:
         return self._to(known.leader, "produce", request, version, ProduceResponse, timeout_s=PRODUCE_TIMEOUT_S)
 
     def _commit_positions(self, transaction: SimTransaction, expires: float) -> Script:
-        """The group's positions, as part of the transaction."""
+        """Commit the group's positions, as part of the transaction."""
         membership = transaction.membership
         if membership is None:
             return True

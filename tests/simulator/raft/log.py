@@ -149,7 +149,7 @@ class SimulatedLog:
         return self.entries[offset - self.start_offset]
 
     def begin_flush(self) -> tuple[int, int, list[Entry]]:
-        """What goes to disk when this flush is done: everything that differs from it now."""
+        """Return what goes to disk when this flush is done: everything that differs from it now."""
         changed_from = self._changed_from
         self._changed_from = self.end_offset
         return self._replaced, changed_from, self.entries[changed_from - self.start_offset :]

@@ -101,7 +101,7 @@ class RaftSimulation(RaftWorld):
         self.call_in(self.random.expovariate(1 / self.options.fault_s), self._fault)
 
     def _victim(self) -> SimulatedReplica:
-        """The leader in half of the cases."""
+        """Choose a replica, in half of the cases the leader."""
         if self.random.random() < 0.5:
             leader = self.leader
             if leader is not None:
@@ -225,7 +225,7 @@ class RaftSimulation(RaftWorld):
         return self.random.choice((1, 1, 5)) if self.now < self._few_until else 64
 
     def _wipe(self, victim: SimulatedReplica) -> bool:
-        """An empty disk, with an id of its own: who was a voter is none on it. A majority keeps its disks."""
+        """Replace the disk by an empty one, on which the replica is no voter. A majority keeps its disks."""
         is_voter = victim.is_controller and self.voters.holds(victim.key)
         if is_voter and not self.options.names_directories:
             return False  # No replica could know that the votes and entries on it are gone.

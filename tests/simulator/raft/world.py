@@ -99,7 +99,7 @@ class RaftWorld(SimLoop):
             elections.ask(state, self.now)
 
     def fetch_entries(self) -> int:
-        """How many entries go into one answer: few enough that who was away needs several turns."""
+        """Return how many entries go into one answer: few, so that a replica that was away needs several."""
         return 64
 
     def on_new_leader(self, replica: SimulatedReplica) -> None:

@@ -26,7 +26,7 @@ POSITIONS: Final = 9
 
 
 def miscounted(nodes: Iterable[Node | None]) -> Iterator[str]:
-    """What is counted wrong by any replica, in words; None is a node that is down."""
+    """Yield what is counted wrong by any replica, in words; None is a node that is down."""
     for partition in _replicas(nodes):
         if partition.log.failure is None:
             committed, all_offsets = _read(partition)
@@ -59,7 +59,7 @@ def _due(partition: Partition, offset: int, committed: list[int], all_offsets: l
 
 
 def _read(partition: Partition) -> tuple[list[int], list[int]]:
-    """The offsets of records that were not aborted, and of all records."""
+    """Return the offsets of records that were not aborted, and of all records."""
     log = partition.log
     aborted = aborted_transactions(log, log.log_start_offset, partition.last_stable_offset, may_block=True)
     coming = sorted(aborted, key=lambda each: each[1], reverse=True)

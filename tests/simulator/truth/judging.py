@@ -14,7 +14,7 @@ from strandline.testing.history import Assign, Committed, Consumed, Mop, Op, Pol
 
 
 def ops_of(ops: list[Op], topics: set[str]) -> list[Op]:
-    """What was done on some topics; what names no partition belongs to all."""
+    """Return what was done on some topics; what names no partition belongs to all."""
     found = []
     wanted = {"", *topics}
     for op in ops:
@@ -48,7 +48,7 @@ def _number(mop: Mop) -> int:
 
 
 def without_offsets(op: Op) -> Op:
-    """Where a record is told to be that one replica alone has, another may come to lie."""
+    """Drop offsets of records that one replica alone holds, because other records may come to lie there."""
     if op.f != "send":
         return op
     return replace(op, mops=tuple(Send(mop.partition, mop.value) for mop in op.mops if isinstance(mop, Send)))

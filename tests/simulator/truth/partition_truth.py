@@ -68,7 +68,7 @@ class Truth:
             self.records.learn(batch, now_s)
 
     def wrong_with_start(self, node_id: int, log: PartitionLog, now_ms: int, *, is_asked_for: bool = False) -> str:
-        """What is wrong with where a log begins now, in words."""
+        """Return what is wrong with where a log begins now, in words."""
         start, before = log.log_start_offset, self.starts.get(node_id, 0)
         self.starts[node_id] = start
         if start < before and not self.may_lose:
@@ -128,7 +128,7 @@ def check_compacted(
 
 
 def batches_between(log: PartitionLog, first: int, end: int) -> list[bytes]:
-    """The batches that lie wholly between two offsets."""
+    """Return the batches that lie wholly between two offsets."""
     found: list[bytes] = []
     while first < end:
         piece = log.read(first, size_bytes_max=READ_BYTES, limit_offset=end)
@@ -154,5 +154,5 @@ def batches_between(log: PartitionLog, first: int, end: int) -> list[bytes]:
 
 
 def data_offsets(batches: Sequence[bytes]) -> set[int]:
-    """The offsets of all records in these batches."""
+    """Return the offsets of all records in these batches."""
     return {offset for batch in batches for offset in decode_batch(batch).offsets}

@@ -85,7 +85,7 @@ class RecordTruth:
     # What a log holds
 
     def wrong_with_batch(self, batch: bytes) -> str:
-        """What is wrong with a batch that is not, byte for byte, the one that was committed; in words."""
+        """Return what is wrong with a batch that is not, byte for byte, the one that was committed; in words."""
         columns = decode_batch(batch)
         found, known = columns.header, self.batches[columns.header.base_offset]
         # As in Kafka: nothing is not compressed.
@@ -180,7 +180,7 @@ class RecordTruth:
 
 
 def _place(header: BatchHeader, ignored_attributes: int) -> tuple[int, ...]:
-    """What stays of a batch, however many of its records are left."""
+    """Return what stays of a batch, however many of its records are left."""
     kept_attributes = header.attributes & ~ignored_attributes
     producer = header.producer_id, header.producer_epoch, header.base_sequence
     return (header.base_offset, header.last_offset_delta, header.leader_epoch, kept_attributes, *producer)

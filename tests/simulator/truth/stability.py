@@ -47,7 +47,7 @@ class Stability:
     """In the order of their markers."""
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """What it is where the high watermark is this one."""
+        """Return the last stable offset for this high watermark."""
         stable = high_watermark
         for each in self.open.values():
             stable = min(stable, each.first_offset)
@@ -58,7 +58,7 @@ class Stability:
         return stable
 
     def wrong_with(self, partition: Partition, due_where_cleaned: Callable[[], int] | None = None) -> str:
-        """What the last stable offset of a replica should be and is not, in words.
+        """Return what the last stable offset of a replica should be and is not, in words.
 
         Of a transaction that is over a cleaner takes the records, and who follows from there never heard of it.
         """
@@ -136,7 +136,7 @@ class Stabilities:
         ]
 
     def stalled(self) -> str:
-        """A transaction that is open for too long, though all is well; empty if there is none."""
+        """Return a transaction that is open for too long, though all is well; empty if there is none."""
         if self.calm_since is None:
             return ""
         now, longest_s = self._now(), self.timeout_s + GRACE_S

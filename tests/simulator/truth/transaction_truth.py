@@ -189,5 +189,5 @@ def _words(value: TransactionLogValue) -> str:
 
 
 def note_of(batch_id: int) -> bytes:
-    """What drivers in the simulation have kept with a batch."""
+    """Return what drivers in the simulation have kept with a batch."""
     return b"what batch %d read" % batch_id

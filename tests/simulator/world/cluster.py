@@ -222,7 +222,7 @@ class SimCluster:
             node.start()
 
     def host(self, name: str) -> SimHost:
-        """A machine beside the cluster, for a client."""
+        """Return a machine beside the cluster, for a client."""
         return SimHost(self.loop, name)
 
     def up(self) -> list[SimNode]:

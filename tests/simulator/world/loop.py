@@ -85,7 +85,7 @@ class SimLoop:
         return self._numbers
 
     def derive(self, name: str) -> random.Random:
-        """A source of chance of its own, so that one part drawing more does not change what another draws."""
+        """Return a source of chance for one part, so that what it draws does not change what others draw."""
         return random.Random(f"{self.seed}/{name}")
 
     # Scheduling
@@ -103,7 +103,7 @@ class SimLoop:
         return timer
 
     def call_in(self, delay_s: float, callback: Callable[..., object], *args: Any) -> SimTimer:
-        """An event of the world itself: a fault, a check."""
+        """Schedule an event of the world itself: a fault, a check."""
         return self.schedule(self.now + delay_s, SimTimer(self.world, callback, args))
 
     # Running

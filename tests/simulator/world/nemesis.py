@@ -277,7 +277,7 @@ class Nemesis:
     # Disks and clocks
 
     def _failing_sync(self, target: SimNode) -> bool:
-        """An error of the disk; the process is started again later, as its supervisor would."""
+        """Let the disk fail; the process is started again later, as a supervisor would."""
         if not target.is_up or not self.safe_to_unplug(target):
             return False
         target.disk.fail_syncs = 1

@@ -111,7 +111,7 @@ class SimNetwork:
         self._numbers = 0
 
     def of(self, runtime: SimRuntime) -> HostNetwork:
-        """The network as one life of a process sees it; its machine has power from now on."""
+        """Return the network as one life of a process sees it; its machine has power from now on."""
         self.down.pop(runtime.host.name, None)
         self._reset_waiting_for(runtime.host.name)
         return HostNetwork(self, runtime)
@@ -130,7 +130,7 @@ class SimNetwork:
         return (source, target) in self.blocked or target in self.down or source in self.down
 
     def way_s(self, source: str, target: str) -> float:
-        """How long a piece takes now."""
+        """Return how long a piece takes now."""
         if source == target:
             return LOCAL_S
         rng = self.random
@@ -208,7 +208,7 @@ class SimNetwork:
             peer.break_off()
 
     def between(self, one: str, other: str) -> list[SimTransport]:
-        """The ends of `one` of the connections between two machines."""
+        """Return the ends of `one` of the connections between two machines."""
         return [each for each in self.transports.values() if each.own_host == one and each.peer_host == other]
 
     def process_died(self, runtime: SimRuntime) -> None:
