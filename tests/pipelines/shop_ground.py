@@ -18,7 +18,7 @@ from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.rebuild.comparing import Comparison
 from strandline.pipelines.rebuild.phases import Wish
-from strandline.pipelines.rebuild.rebuilding import Ended, Means, Rebuilding
+from strandline.pipelines.rebuild.rebuilding import Means, RebuildEnd, Rebuilding
 from strandline.pipelines.rebuild.switching import Removal
 from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.versions.version_store import Registry
@@ -124,7 +124,7 @@ class Shop:
         may_remove: Callable[[list[Removal]], bool] = lambda _: True,
         stop: threading.Event | None = None,
         recovers: bool = False,
-    ) -> Ended:
+    ) -> RebuildEnd:
         means = Means(
             load=load,
             spark=spark,

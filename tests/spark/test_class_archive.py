@@ -24,15 +24,15 @@ REPORT = "-Xlog:class+load:file="
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> class_archive.Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> class_archive.ArchivePlace:
     """In an environment that has no archive."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    place = class_archive.Place(find_java_home(os.environ))
+    place = class_archive.ArchivePlace(find_java_home(os.environ))
     place.directory.mkdir(parents=True)
     return place
 
 
-def kept(place: class_archive.Place, tmp_path: Path, content: bytes) -> Path:
+def kept(place: class_archive.ArchivePlace, tmp_path: Path, content: bytes) -> Path:
     made = tmp_path / "made"
     made.write_bytes(content)
     return place.take(made)
@@ -42,14 +42,14 @@ def options(said: str = "-Duser=1", **environ: str) -> str:
     return class_archive.java_options({"JAVA_HOME": str(find_java_home(os.environ)), **environ}, said)
 
 
-def test_java_is_told_of_an_archive_that_is_there(place: class_archive.Place, tmp_path: Path) -> None:
+def test_java_is_told_of_an_archive_that_is_there(place: class_archive.ArchivePlace, tmp_path: Path) -> None:
     assert options() == ""
     archive = kept(place, tmp_path, b"classes")
     assert f"-XX:SharedArchiveFile={archive}" in shlex.split(options())
     assert options(STRANDLINE_SPARK_CLASS_ARCHIVE="0") == ""
 
 
-def test_who_has_none_is_told_how_to_make_one(place: class_archive.Place, tmp_path: Path) -> None:
+def test_who_has_none_is_told_how_to_make_one(place: class_archive.ArchivePlace, tmp_path: Path) -> None:
     environ = {"JAVA_HOME": str(find_java_home(os.environ))}
     assert "`strandline spark prepare`" in class_archive.advice(environ)
     assert class_archive.advice({**environ, "STRANDLINE_SPARK_CLASS_ARCHIVE": "0"}) == ""
@@ -58,12 +58,12 @@ def test_who_has_none_is_told_how_to_make_one(place: class_archive.Place, tmp_pa
 
 
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=/mine", "-ea -XX:ArchiveClassesAtExit=/mine"])
-def test_an_archive_of_the_users_is_not_replaced(place: class_archive.Place, tmp_path: Path, own: str) -> None:
+def test_an_archive_of_the_users_is_not_replaced(place: class_archive.ArchivePlace, tmp_path: Path, own: str) -> None:
     kept(place, tmp_path, b"classes")
     assert options(own) == ""
 
 
-def test_one_that_was_cut_short_is_not_used(place: class_archive.Place, tmp_path: Path) -> None:
+def test_one_that_was_cut_short_is_not_used(place: class_archive.ArchivePlace, tmp_path: Path) -> None:
     """Java would end with a bus error."""
     archive = kept(place, tmp_path, b"classes")
     os.truncate(archive, 3)
@@ -74,11 +74,11 @@ def test_one_that_was_cut_short_is_not_used(place: class_archive.Place, tmp_path
     assert options() == "", "it was made on another one"
 
 
-def test_a_new_one_replaces_the_old(place: class_archive.Place, tmp_path: Path) -> None:
+def test_a_new_one_replaces_the_old(place: class_archive.ArchivePlace, tmp_path: Path) -> None:
     kept(place, tmp_path, b"old classes")
     archive = kept(place, tmp_path, b"classes")
     assert list(place.directory.iterdir()) == [archive]
-    assert class_archive.Place(tmp_path / "another").archive() is None
+    assert class_archive.ArchivePlace(tmp_path / "another").archive() is None
 
 
 def test_an_environment_with_a_blank_in_its_name_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_an_environment_with_a_blank_in_its_name_has_none(tmp_path: Path, monkey
 
 @pytest.mark.parametrize("content", [b"", b"no archive", bytes(1_000_000)])
 def test_what_is_none_is_done_without_and_nothing_is_printed(
-    place: class_archive.Place, tmp_path: Path, content: bytes
+    place: class_archive.ArchivePlace, tmp_path: Path, content: bytes
 ) -> None:
     kept(place, tmp_path, content)
     java = find_java_home(os.environ) / "bin" / "java"

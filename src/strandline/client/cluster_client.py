@@ -75,7 +75,7 @@ class ClientSettings:
 
 
 @dataclass(frozen=True)
-class Topic:
+class TopicMetadata:
     name: str
     topic_id: UUID
     is_internal: bool
@@ -92,7 +92,7 @@ class ClusterClient:
         self._addresses: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[str, int], BrokerConnection] = {}
         self._controller_id = -1
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicMetadata] = {}
         self.coordinators: dict[tuple[int, str], tuple[int, tuple[str, int]]] = {}
         """Node id and address by kind and key, as `client/coordinators` last found them."""
 
@@ -195,14 +195,14 @@ class ClusterClient:
 
     # Topics
 
-    def topics(self, names: Sequence[str] | None) -> dict[str, Topic]:
+    def topics(self, names: Sequence[str] | None) -> dict[str, TopicMetadata]:
         """The topics of those names that exist, or all of them."""
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
         answer = self.retried("read the cluster's topics", lambda: self._try_topics(request))
         return {topic.name: topic for topic in answer}
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> TopicMetadata | None:
         return self.topics([name]).get(name)
 
     def leader_of(self, partition: TopicPartition, *, topic_id: UUID = ZERO_UUID) -> tuple[int, UUID]:
@@ -223,7 +223,7 @@ class ClusterClient:
         """Drop what is known of the topic, so that its leaders are looked up again."""
         self._topics.pop(topic, None)
 
-    def _try_topics(self, request: MetadataRequest) -> list[Topic] | None:
+    def _try_topics(self, request: MetadataRequest) -> list[TopicMetadata] | None:
         answer = self.ask_any(request, MetadataResponse)
         if answer.brokers:
             self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
@@ -242,7 +242,7 @@ class ClusterClient:
             if code:
                 raise ClusterFailed(f"topic {name} cannot be read: {code.name}")
             leaders = {each.partition_index: each.leader_id for each in told.partitions}
-            topic = Topic(name, told.topic_id, told.is_internal, dict(sorted(leaders.items())))
+            topic = TopicMetadata(name, told.topic_id, told.is_internal, dict(sorted(leaders.items())))
             self._topics[name] = topic
             found.append(topic)
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from strandline.client.cluster_client import PASSING, ClusterClient, Topic
+from strandline.client.cluster_client import PASSING, ClusterClient, TopicMetadata
 from strandline.client.failures import ClusterFailed
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
@@ -17,7 +17,7 @@ _TRIED_AGAIN: Final = PASSING | {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS,
 
 def create_topic(
     client: ClusterClient, name: str, *, partitions: int, replicas_max: int, settings: Mapping[str, str]
-) -> Topic:
+) -> TopicMetadata:
     """Create a topic unless it exists, and return it when the brokers know it.
 
     It has as many replicas as there are brokers, but at most `replicas_max`.
@@ -27,7 +27,7 @@ def create_topic(
     )
     timeout_ms = int(client.settings.request_timeout_s * 1000 / 2)
 
-    def attempt() -> Topic | None:
+    def attempt() -> TopicMetadata | None:
         found = client.topic(name)
         if found is None:
             wanted.replication_factor = min(replicas_max, client.broker_count)

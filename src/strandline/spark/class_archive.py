@@ -37,7 +37,7 @@ def java_options(environ: Mapping[str, str], options: str) -> str:
     """What Java is started with beside `options`, so that it uses the archive; nothing if there is none."""
     if environ.get(SWITCH, "1") == "0" or "-XX:SharedArchiveFile" in options or "-XX:ArchiveClassesAtExit" in options:
         return ""
-    archive = Place(Path(environ["JAVA_HOME"])).archive() if "JAVA_HOME" in environ else None
+    archive = ArchivePlace(Path(environ["JAVA_HOME"])).archive() if "JAVA_HOME" in environ else None
     return "" if archive is None else f"{_OPTION}{archive} {_QUIET}"
 
 
@@ -45,13 +45,13 @@ def advice(environ: Mapping[str, str]) -> str:
     """What a user should know of a Java that was started with this environment; nothing if there is an archive."""
     if environ.get(SWITCH, "1") == "0" or "JAVA_HOME" not in environ:
         return ""
-    place = Place(Path(environ["JAVA_HOME"]))
+    place = ArchivePlace(Path(environ["JAVA_HOME"]))
     if not place.can_be_said or place.archive() is not None:
         return ""
     return "`strandline spark prepare`, said once, halves the time of this and of Spark"
 
 
-class Place:
+class ArchivePlace:
     """Where the archive for one Java and this Spark lies.
 
     Its name has its size, and that of the archive below it: Java checks much, but one that was cut short is its end.
@@ -99,7 +99,7 @@ def make(environ: Mapping[str, str], training: Sequence[str]) -> Path:
     `training` is a command that lets Spark work a while, in a Java with the options that are its last argument.
     """
     java_home = find_java_home(environ)
-    place = Place(java_home)
+    place = ArchivePlace(java_home)
     if not place.can_be_said:
         raise SparkFailed(f"Spark's settings have no words for {place.directory}, whose name has a blank in it")
     try:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from strandline.pipelines.rebuild.comparing import Comparison
-    from strandline.pipelines.rebuild.rebuilding import Ended, Means
+    from strandline.pipelines.rebuild.rebuilding import Means, RebuildEnd
     from strandline.pipelines.rebuild.switching import Removal
     from strandline.pipelines.run.launching import Place
     from strandline.pipelines.run.running import Runner
@@ -221,7 +221,7 @@ def _confirm_finish(output: Output, registry: Registry, state: PipelineState, *,
     confirm(output, plan, yes=yes, question="Remove it?", undone="nothing was removed")
 
 
-def _tell(output: Output, name: str, ended: Ended) -> None:
+def _tell(output: Output, name: str, ended: RebuildEnd) -> None:
     if output.as_json:
         told = {
             "pipeline": name,

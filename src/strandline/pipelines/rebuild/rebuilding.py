@@ -47,7 +47,7 @@ BATCH_OFFSETS: Final = 500_000
 
 
 @dataclass(frozen=True)
-class Ended:
+class RebuildEnd:
     """What became of it."""
 
     active: int
@@ -98,7 +98,7 @@ class Rebuilding:
         self._read_up_to: dict[TopicPartition, int] | None = None
         """Of the inputs, what the version that comes has read at least."""
 
-    def carry_out(self, wish: Wish, *, file: str | None = None, compares: bool = False) -> Ended:
+    def carry_out(self, wish: Wish, *, file: str | None = None, compares: bool = False) -> RebuildEnd:
         """Until the wish is fulfilled, or cannot be; RebuildRefused or PipelineRefused say why."""
         state = self._registry.refresh().pipeline(self._name)
         if state is None or state.current is None:
@@ -113,7 +113,7 @@ class Rebuilding:
             finally:
                 self._owned.let_go()
 
-    def _steps(self, wish: Wish, file: str | None, compares: bool) -> Ended:
+    def _steps(self, wish: Wish, file: str | None, compares: bool) -> RebuildEnd:
         while True:
             state = self._state()
             step = phases.next_step(state, wish, is_given_up=self._is_given_up(state, wish))
@@ -289,7 +289,7 @@ class Rebuilding:
                     f"`strandline pipeline rebuild {self._name}` completes it"
                 )
 
-    def _remove(self, state: PipelineState) -> Ended:
+    def _remove(self, state: PipelineState) -> RebuildEnd:
         if phases.phase_of(self._rebuild()) is Phase.SWITCHED:
             state = self._change(lambda told: phases.with_phase(told, Phase.FINISHING))
         others = {name: each for name, each in self._registry.pipelines.items() if name != self._name}
@@ -346,10 +346,10 @@ class Rebuilding:
             )
         return pipeline
 
-    def _ended(self, words: str) -> Ended:
+    def _ended(self, words: str) -> RebuildEnd:
         state = self._state()
         phase = None if state.rebuild is None else phases.phase_of(state.rebuild)
-        return Ended(state.active, phase, words, self._written, tuple(self._comparisons))
+        return RebuildEnd(state.active, phase, words, self._written, tuple(self._comparisons))
 
     def _rebuild(self) -> RebuildState:
         rebuild = self._state().rebuild

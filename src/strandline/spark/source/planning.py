@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, ClusterClient, Topic
+from strandline.client.cluster_client import EARLIEST, LATEST, READ_UNCOMMITTED, ClusterClient, TopicMetadata
 from strandline.client.failures import DataLost, TopicMissing
 from strandline.client.fetcher import ADVICE, FetchSettings, OffsetRange, PartitionFetcher, lost_words
 from strandline.ids import TopicPartition
@@ -219,7 +219,7 @@ def subscribed(
     return {each: every_partition[each] for each in subscription.assigned if each in every_partition}
 
 
-def _all_of(topics: list[Topic]) -> dict[TopicPartition, UUID]:
+def _all_of(topics: list[TopicMetadata]) -> dict[TopicPartition, UUID]:
     return {
         TopicPartition(topic.name, partition): topic.topic_id
         for topic in sorted(topics, key=lambda topic: topic.name)
