@@ -62,7 +62,18 @@ STATES = [
         ),
     ),
     RunState(
-        "shop", 1, "me", "running", 1, "here", 2, 3, True, "why", {"totals": QueryProgress("running", 4, 5, 6, 7.5, 8)}
+        "shop",
+        1,
+        "me",
+        "running",
+        1,
+        "here",
+        2,
+        3,
+        True,
+        "why",
+        "run.log",
+        {"totals": QueryProgress("running", 4, 5, 6, 7.5, 8)},
     ),
     Command("shop", "stop", "id", 9, 2),
 ]
