@@ -4,7 +4,7 @@
     assert result.failure is None, result
 
 Safety is judged throughout: by the invariants after every event, and by the history checker at the end. After the
-faults are mended the cluster must come back by itself (`sim_availability`), and a final read reaches every end.
+faults are mended the cluster must come back by itself (`availability`), and a final read reaches every end.
 """
 
 from __future__ import annotations

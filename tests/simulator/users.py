@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 DAY_MS: Final = 24 * 3_600_000
 HABITS: Final = ("configure", "minimum", "recreate", "elect uncleanly", "add partitions", "resize", "cancel")
 FAULTS: Final = {"replaced disk": 6, "brimming disk": 5, "absence": 2}
-"""What happens besides the faults of `sim_options`, and how often."""
+"""What happens besides the faults of `options`, and how often."""
 DELIVERY_TIMEOUT_S_MAX: Final = 15.0
 """Of producers that may be forgotten."""
 LATE_S: Final = 15.0

@@ -1,7 +1,7 @@
 """The administrator of a simulated cluster: changes topics, configs, replicas and leaders while clients work.
 
 It takes no for an answer. What it asks for never takes away what the other clients are promised: a topic without
-unclean elections gets none, and one that keeps its records goes on keeping them. `sim_changes` has the table of
+unclean elections gets none, and one that keeps its records goes on keeping them. `config_changes` has the table of
 configs.
 """
 

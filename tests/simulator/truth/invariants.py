@@ -10,8 +10,8 @@
 | decisions make sense | leaders are in sync, members are replicas, joining ones are not fenced, epochs only grow |
 | no live broker is dead | a broker that a controller holds for dead is no process that runs, in that very life |
 | votes survive | what a voter writes into `quorum-state` names one candidate per epoch, over all its lives |
-| transactions | `sim_stability` and `sim_transaction_truth` |
-| what is cleaned and forgotten | `sim_truth` and `sim_record_truth` |
+| transactions | `stability` and `transaction_truth` |
+| what is cleaned and forgotten | `partition_truth` and `record_truth` |
 | images agree | two nodes that folded the metadata up to one offset hold equal images |
 
 A violation raises `Violation` at the event that caused it. Each look costs a few comparisons per partition unless

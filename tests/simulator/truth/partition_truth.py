@@ -1,7 +1,7 @@
 """What a partition has ever shown below a high watermark, and what one log may make of it that cleans or forgets.
 
 A log that neither compacts nor deletes holds the truth batch by batch. One that compacts holds some of its records, at
-the offsets and in the batches that they were in (`sim_record_truth`). One that deletes holds all from its start on, and
+the offsets and in the batches that they were in (`record_truth`). One that deletes holds all from its start on, and
 its start moves by what its policy says:
 
 | invariant | how it is seen |

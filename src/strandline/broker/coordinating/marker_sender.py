@@ -167,7 +167,11 @@ class MarkerSender:
         if code is ErrorCode.NONE:
             self._note_written(sending, place)
         elif code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            log.warning("%s: another coordinates %r by now; it will end it", place, sending.markers.transactional_id)
+            log.warning(
+                "%s: the coordinator for %r moved; the new one will write the markers",
+                place,
+                sending.markers.transactional_id,
+            )
             sending.end()
         elif code is ErrorCode.INVALID_PRODUCER_EPOCH:
             # The producer has gone on there with a later epoch, which it gets only when this transaction is over.
