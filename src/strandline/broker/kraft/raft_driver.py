@@ -164,7 +164,7 @@ class RaftDriver:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             self._full = f"{path}: {error.strerror}"
-            log.warning("%s; this member waits for room on its disk", self._full, extra=fields(reason=self._full))
+            log.warning("%s; disk full, quorum member paused", self._full, extra=fields(reason=self._full))
             self._effects.appendleft(effect)
             self._runtime.call_later(ROOM_LOOK_S, self._try_again)
 

@@ -210,7 +210,7 @@ def _write(writer: asyncio.StreamWriter, text: str, chunked: bool) -> None:
 
 
 def _parsed(head: bytes) -> _Request:
-    """The request line and the two headers that matter; _Refused for what is none of ours."""
+    """Return the request line and the two headers that matter; raise _Refused for any other request."""
     first, *headers = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or words[2] not in ("HTTP/1.1", "HTTP/1.0"):

@@ -237,7 +237,7 @@ class LeaderFetcher:
         try:
             answer = parse_fetch_answer(body, 0, FETCH_VERSION)
         except MalformedMessage as fault:
-            log.error("node %d answered a fetch with what is none: %s", self._leader_id, fault)
+            log.error("node %d sent a malformed Fetch response: %s", self._leader_id, fault)
             self._follower.on_failure()
             self._back_off()
             return

@@ -34,7 +34,7 @@ class RecordScan:
         return self._left > 0
 
     def step(self) -> None:
-        """Scan the next records. CorruptBatch for what is none, or if bytes are left behind the last."""
+        """Scan the next records. Raise CorruptBatch for a malformed record, or if bytes are left after the last."""
         count = self._count = min(self._rows, self._left)
         header, size = self._header, len(self._payload)
         try:

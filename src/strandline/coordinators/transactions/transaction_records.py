@@ -60,7 +60,7 @@ def by_topic(partitions: dict[TopicPartition, None]) -> list[PartitionsSchema]:
 def decode_transaction(key: bytes, value: bytes | None) -> tuple[str, Transaction | None]:
     """Return the transactional id and its state; None deletes the id.
 
-    Raises UnknownRecord for one of a newer broker, MalformedMessage for what is none.
+    Raises UnknownRecord for one of a newer broker, MalformedMessage for a malformed one.
     """
     key_message, value_message = decode_coordinator_record(key, value, topic=TRANSACTION_STATE)
     assert isinstance(key_message, TransactionLogKey)

@@ -43,7 +43,7 @@ class Moves:
 
     @classmethod
     def to_end(cls, topic: str, ends: Mapping[int, int]) -> Moves:
-        """For who has read everything."""
+        """Move positions to the end of the topic."""
         return cls(topic, lambda _: {str(partition): end for partition, end in sorted(ends.items())})
 
     @classmethod
