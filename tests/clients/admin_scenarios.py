@@ -50,7 +50,7 @@ def describe_topic(client: Client, topic: str) -> None:
 
 
 def describe_unknown_topic(client: Client, topic: str) -> None:
-    """Nobody is told of a topic that is not there."""
+    """A topic that does not exist is not described."""
     with _refused(client, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
         client.partitions(f"{topic}-unknown")
 

@@ -6,7 +6,7 @@ from tests.clients.client import Client, Member, New, until
 
 
 def group_successor(client: Client, topic: str) -> None:
-    """Whoever follows in a group begins where its predecessor ended."""
+    """The next member of a group begins where its predecessor ended."""
     client.create_topic(topic, partitions=2)
     group = f"{topic}-group"
     for start in (0, 20):

@@ -40,7 +40,7 @@ OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of 
 KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
 GENERAL: dict[str, str] = {
-    WORDS: "An error comes with a sentence in more places (`error_message`): whoever reads a log should know why.",
+    WORDS: "An error comes with a sentence in more places (`error_message`): a reader of the log should know why.",
     OWN_SETTING: "Lists of a topic's settings have two of our own, `flush.mode` and `strandline.validate.records`.",
     EACH_QUESTION: "What stands twice in a request is refused as often as it stands there; Kafka refuses it once.",
     NAMED_RECORD: "A record that cannot be read is named (`record_errors`); Kafka names only those without a key.",
@@ -181,7 +181,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Produce [3456]: zstd, each version",
         "ok",
         "UNSUPPORTED_COMPRESSION_TYPE",
-        "The version of a request does not change the bytes; whoever reads them must know zstd either way.",
+        "The version of a request does not change the bytes; their reader must know zstd either way.",
     ),
     Difference(
         "Produce [4-9]: an old sequence, each version",
@@ -285,7 +285,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "OffsetCommit *: commits in a mixed group",
         "ILLEGAL_GENERATION",
         "ok",
-        "Nobody moves the position in a partition that another member of a consumer group owns; Kafka looks at the "
+        "No member moves the position in a partition that another member of a consumer group owns; Kafka looks at the "
         "epoch alone, by which a commit that was under way can take a position back.",
     ),
     Difference(

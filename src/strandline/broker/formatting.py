@@ -99,8 +99,8 @@ def format_directory(
 ) -> Formatted:
     """Format `log.dirs`; InvalidConfig where that contradicts the configuration or what is there already.
 
-    `controllers` are written into the metadata; without them `controller.quorum.voters` must say who votes, or nobody
-    but this node does.
+    `controllers` are written into the metadata. Without them `controller.quorum.voters` must name the voters, or this
+    node is the only one.
     """
     path = Path(config.log_dirs[0])
     own = [controller for controller in controllers if controller.node_id == config.node_id]

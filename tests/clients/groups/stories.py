@@ -21,7 +21,7 @@ def join(stage: Stage, incremental: bool) -> None:
 
 
 def scale_out(stage: Stage, incremental: bool) -> None:
-    """Members that come take their share; whoever keeps a partition reads on in it, if the protocol is incremental."""
+    """Members that come take their share; a member that keeps a partition reads on in it, if the protocol is incremental."""
     stage.topic(PARTITIONS)
     stage.write()
     first = stage.join("first")
@@ -64,7 +64,7 @@ def scale_in(stage: Stage, incremental: bool) -> None:
 
 
 def static_restart(stage: Stage, incremental: bool) -> None:
-    """A static member that comes back has what it had, and nobody else notices."""
+    """A static member that comes back has what it had, and the other members do not notice."""
     stage.topic(PARTITIONS)
     first, second = (stage.join(name, instance=name) for name in ("first", "second"))
     stage.until_shared((first, 3), (second, 3))

@@ -191,7 +191,7 @@ def timeout(stage: Stage) -> None:
 
 
 def too_long_a_timeout(stage: Stage) -> None:
-    """Nobody gets more time than the broker has for a transaction."""
+    """No producer gets more time for a transaction than the broker allows."""
     refused = refusal(lambda: stage.client.producer(stage.id, timeout_ms=900_001))
     words = refused.code.upper().replace("_", "")
     # Some tell the name of the error, others what it says.

@@ -147,7 +147,7 @@ class CoordinatorContext(Generic[ShardT]):
             self.close(ErrorCode.NOT_COORDINATOR)
             return
         if not self._partition.is_committed():
-            # A leader that has just begun may hold what its predecessor never committed. Told to somebody, and then
+            # A leader that has just begun may hold what its predecessor never committed. Sent to a client, and then
             # taken back by the next election, a committed offset would go back.
             self._runtime.call_later(COMMITTED_LOOK_S, self.load_more)
             return
@@ -329,7 +329,7 @@ class CoordinatorContext(Generic[ShardT]):
     ) -> None:
         """Have `append` write a marker into the partition, and the shard know of it; raises what `append` raises.
 
-        Records that the shard has asked for go first. Behind the marker they would begin a transaction that nobody
+        Records that the shard has asked for go first. Behind the marker they would begin a transaction that no marker
         ends. And what the shard tells of the end waits, like any answer, until the marker is committed.
         """
         self.flush_all()
@@ -337,7 +337,7 @@ class CoordinatorContext(Generic[ShardT]):
             append(on_committed)
             self._ended_while_loading.append(ended)
             return
-        # Whoever is told at once that the transaction has ended may begin the next one here: that comes after.
+        # A client that learns at once that the transaction has ended may begin the next one here: that comes after.
         was_stepping, self._is_stepping = self._is_stepping, True
         self._append_number += 1
         try:

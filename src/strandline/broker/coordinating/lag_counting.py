@@ -1,4 +1,4 @@
-"""Counts records for whoever asks how far a group is behind: what is at hand at once, the rest in the background.
+"""Counts records for requests about the lag of a group: what is at hand at once, the rest in the background.
 
 What was counted stays with the segments, so it is at hand the next time. One search at a time walks over a log or opens
 a large batch, and it pauses between its turns; a few others wait for it, and of more nothing is begun.

@@ -1,7 +1,7 @@
 """Looks at the positions of all groups that this broker coordinates, every few seconds, so that lag can be told.
 
 A partition of which this node has a replica in sync is looked at here, and for the others their leaders are asked. What
-a look finds goes into the window of the position (`lag.samples`); figures and verdicts are made when somebody reads
+a look finds goes into the window of the position (`lag.samples`); figures and verdicts are made when a client reads
 the page.
 
 What it costs: a position that did not move takes some microseconds of a look, one that moved and has records unread

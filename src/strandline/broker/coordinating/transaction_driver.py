@@ -290,7 +290,7 @@ class TransactionTopicOfNode:
 
 
 def _records_of(columns: Columns) -> Iterator[Record]:
-    """Nobody writes transactionally to the topic of transactions; a control batch in it would be none of ours."""
+    """No producer writes transactionally to the topic of transactions; a control batch in it would be none of ours."""
     if not columns.is_control:
         for record in columns.records():
             if record.key is not None:

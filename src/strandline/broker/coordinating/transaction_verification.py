@@ -1,7 +1,7 @@
 """Asks the coordinator of a transaction whether a partition is part of it, before anything is written there (KIP-890).
 
 A Produce or TxnOffsetCommit of a transaction that the coordinator knows nothing of would leave records behind that
-nobody ever ends. `verify` asks; with `adds` the partition becomes part of the transaction by asking.
+no producer ever ends. `verify` asks; with `adds` the partition becomes part of the transaction by asking.
 
 A coordinator that was replaced and has not heard of it is not asked, if a marker of its successor shows that.
 

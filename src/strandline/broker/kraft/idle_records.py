@@ -1,7 +1,7 @@
-"""An idle leader writes an empty record now and then, so that everybody sees that the log moves.
+"""An idle leader writes an empty record now and then, which shows that the log moves.
 
-Without it nobody could tell a quorum with nothing to do from one that is stuck, and a follower that restarts would wait
-for the next change before it knows what is committed.
+Without it an idle quorum looks like one that is stuck, and a follower that restarts would wait for the next change
+before it knows what is committed.
 """
 
 from __future__ import annotations

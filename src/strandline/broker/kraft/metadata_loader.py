@@ -105,7 +105,7 @@ class MetadataLoader:
             self._fold_now()
 
     def fail_writes(self, error: BaseException) -> None:
-        """Nobody knows what becomes of the writes under way, save of those that are committed and wait to be folded."""
+        """Fail the pending writes, whose outcome is unknown, save of those that are committed and wait to be folded."""
         writes, self.writes = self.writes, deque()
         for write in writes:
             if write.end_offset <= self.committed_offset:

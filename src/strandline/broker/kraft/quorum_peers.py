@@ -47,7 +47,7 @@ class QuorumPeers:
 
     def send(self, effect: Send) -> None:
         to, request = effect.to, effect.request
-        assert self._connect is not None, "a quorum of one asks nobody"
+        assert self._connect is not None, "a quorum of one has no peers"
         key = (to.host, to.port, isinstance(request, FetchRequest | FetchSnapshotRequest))
         channel = self._channels.get(key)
         if channel is None:

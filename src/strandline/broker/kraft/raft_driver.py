@@ -105,7 +105,7 @@ class RaftDriver:
             raise DiskFailed(self._full)
 
     def step_quietly(self, step: Callable[..., object], *args: Any) -> None:
-        """The same for an input that nobody waits for: a full disk may have room again when the core tries again."""
+        """The same for an input without a waiting caller: a full disk may have room again when the core tries again."""
         if self.is_running and self._full is None:
             try:
                 self.step(step, *args)

@@ -255,7 +255,7 @@ class Corruption:
             damage.retry_at = self._runtime.monotonic() + RETRY_S
             return
         if damage.partition.leader_id < 0:
-            self._later(damage, "nobody leads the partition")
+            self._later(damage, "the partition has no leader")
             return
         damage.is_busy = True
         damage.state = "it is fetched anew from the leader"

@@ -4,12 +4,12 @@ Once in `log.scrub.interval.ms` a worker process reads the files of each log, on
 `log.scrub.max.bytes.per.second`. When that was last done is kept in a file of the data directory, so that restarts do
 not put it off for ever. A reader who meets a damaged batch tells of it at once.
 
-Whoever finds damage, it is looked at once more here before it counts: the log may have been cut or cleaned meanwhile.
-Then, as the partition is:
+Damage is checked once more here before it counts, whichever part found it: the log may have been cut or cleaned
+meanwhile. Then, as the partition is:
 
     followed             the segment is fetched again from the leader (`repairs`), after a roll if it is the active one
     led, others in sync  the controller is asked to have another lead; then as above
-    led, nobody else     it is told of, and never served; looked at again now and then, for a person may have mended it
+    led, the only copy   it is told of, and never served; looked at again now and then, for a person may have mended it
 
 What is damaged is not served meanwhile (`log/segment/read_verification`).
 """

@@ -66,7 +66,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "strandline_loop_stalls_total",
         "counter",
-        "Times that the loop did not turn for more than 20 ms; nobody is served meanwhile.",
+        "Times that the loop did not turn for more than 20 ms; no request is served meanwhile.",
         lambda scrape: [("", scrape.node.watchdog.stalls)],
         public=True,
     ),

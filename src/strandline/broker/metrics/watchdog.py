@@ -1,7 +1,7 @@
 """Counts how often the loop was kept from running: a stall looks like a dead broker to everybody else.
 
 Two figures, because a stall has two causes. `longest_s` is what others saw, and on a busy machine it is also the time
-for which somebody else had the processor. `computed_s` is what we did ourselves in one turn, never more than that: of
+for which another process had the processor. `computed_s` is what we did ourselves in one turn, never more than that: of
 the processor time since the last wake-up, what cannot have been used before this one was due.
 
 A long stall is told in words, with what ran meanwhile if that is known: one line in ten seconds, with the number of

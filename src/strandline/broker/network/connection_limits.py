@@ -143,7 +143,7 @@ class ConnectionLimits:
     def close_idle(self, *, idle_s: float) -> None:
         """Close the connections that were silent for so long.
 
-        A peer whose request waits here is not idle. But where more requests wait behind that one nobody reads from the
+        A peer whose request waits here is not idle. But where more requests wait behind that one no turn reads from the
         connection, and it may be long dead.
         """
         self._close_some(

@@ -1,6 +1,6 @@
 """Peers that connect and say nothing, or begin a request and do not finish it.
 
-No timer for each: whoever arrives is noted once, in order, and looked at when its time is over. What a peer does in
+No timer for each: a peer that arrives is noted once, in order, and looked at when its time is over. What a peer does in
 time costs nothing but the note. The sweep comes with the node's tick, once a second.
 
 A request may take long over a thin line, so its time is renewed for as long as bytes come faster than

@@ -1,8 +1,8 @@
 """Notices peers that are gone where the loop does not.
 
 A reset that comes while unread bytes lie in the socket is told to a uvloop reader once, together with those bytes, and
-never again; and nobody reads from a connection that is paused. Either way a dead peer would keep its descriptor until
-the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which means: errors and
+never again; and the loop does not read from a connection that is paused. Either way a dead peer would keep its
+descriptor until the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which means: errors and
 hang-ups only. The loop watches the set, for as long as the loop lives.
 
 Where many leave at once, as when a machine with ten thousand clients goes down, each is only noted when the loop tells

@@ -303,7 +303,7 @@ class SocketOutgoing:
 
 
 def _is_self_connected(stream: socket.socket) -> bool:
-    """A socket that tries a port of this machine nobody listens on may be given just this port, and meets itself."""
+    """A socket that tries a port of this machine without a listener may be given just this port, and meets itself."""
     try:
         return bool(stream.getsockname() == stream.getpeername())
     except OSError:

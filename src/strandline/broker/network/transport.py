@@ -1,6 +1,6 @@
 """What carries bytes, seen from those who send and receive them: a plain socket, TLS, or a simulated network.
 
-Four roles. A `Network` gives addresses and connections. A `Transport` is one connection; whoever uses it is its
+Four roles. A `Network` gives addresses and connections. A `Transport` is one connection; its user is its
 `Receiver`. All calls happen on the loop, and none of them calls back before it has returned: what a `send` meets on the
 way is told on a later turn.
 
