@@ -74,7 +74,7 @@ def test_query_as_of(cli: CommandLine, totals: str) -> None:
         (["query", "select 1", "--as-of-time", "1h", "--as-of-offset", "0:1"], 2, "say one of them"),
         (["get", "{view}", "bob"], 1, "{view} has no row with the key 'bob' (as of "),
         (["get", "{view}s", "bob"], 3, "there is no view {view}s"),
-        (["create", "{view}"], 1, "there is a view {view} of the topic {view}: say --replace"),
+        (["create", "{view}"], 1, "there is a view {view} of the topic {view}: use --replace"),
         (["create", "other", "--topic", "{view}s"], 3, "there is no topic '{view}s'"),
         (["create", "no-name", "--topic", "{view}"], 2, "'no-name' cannot be a name in SQL"),
         (["create", "other", "--topic", "{view}", "--schema", "a STRIN", "--key", "a"], 2, "cannot be read at 'strin'"),

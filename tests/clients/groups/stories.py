@@ -21,7 +21,7 @@ def join(stage: Stage, incremental: bool) -> None:
 
 
 def scale_out(stage: Stage, incremental: bool) -> None:
-    """Members that come take their share; a member that keeps a partition reads on in it, if the protocol is incremental."""
+    """Members that come take their share; one that keeps a partition reads on in it, if the protocol is incremental."""
     stage.topic(PARTITIONS)
     stage.write()
     first = stage.join("first")
