@@ -2,8 +2,8 @@
 
 A reset that comes while unread bytes lie in the socket is told to a uvloop reader once, together with those bytes, and
 never again; and the loop does not read from a connection that is paused. Either way a dead peer would keep its
-descriptor until the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which means: errors and
-hang-ups only. The loop watches the set, for as long as the loop lives.
+descriptor until the idle sweep. So every connection is also in an epoll set of its own that asks for nothing, which
+means: errors and hang-ups only. The loop watches the set, for as long as the loop lives.
 
 Where many leave at once, as when a machine with ten thousand clients goes down, each is only noted when the loop tells
 of it, and let go of in its turn: the loop hands out all its events before anything else runs.

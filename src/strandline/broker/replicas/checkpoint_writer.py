@@ -1,7 +1,8 @@
 """Writes the checkpoints of a node: each now and then, at its own interval, and when an answer waits for it.
 
-They are synced, so a thread writes them. One write is under way at a time; a caller that asks meanwhile waits for the next,
-which serves all that wait: so many DeleteRecords cost as many writes as the disk manages, and never a thread each.
+They are synced, so a thread writes them. One write is under way at a time; a caller that asks meanwhile waits for the
+next, which serves all that wait: so many DeleteRecords cost as many writes as the disk manages, and never a thread
+each.
 """
 
 from __future__ import annotations

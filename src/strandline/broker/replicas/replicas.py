@@ -151,8 +151,8 @@ class Replicas:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def offline_dirs(self) -> tuple[uuid.UUID, ...]:
-        """What a heartbeat says of directories that take no appends; nothing, if no other broker has a replica of anything
-        here: then there is no leadership to move, and what is here can be read."""
+        """What a heartbeat says of directories that take no appends; nothing, if no other broker has a replica of
+        anything here: then there is no leadership to move, and what is here can be read."""
         if self.health.is_offline and any(
             len(partition.replicas) > 1 and self._environment.node_id in partition.replicas
             for topic in self._environment.image().topics.values()
