@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ from strandline.cli.common.options import AsJson, GroundBootstrap, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.group.offsets import committed_offsets
+from strandline.cli.group.offsets import committed_by_group
 from strandline.cli.group.reading import read_groups
 from strandline.cli.pipeline.reading import PipelineName, group_ids_of, is_there, known_pipeline, registry_of
 
@@ -96,13 +96,13 @@ def _check_stopped(registry: Registry, state: PipelineState) -> None:
     from strandline.pipelines.rebuild.phases import check_free
 
     now_ms = time.time_ns() // 1_000_000
-    _refuse_running(state.name, registry.runs(state.name), now_ms)
+    _refuse_running(state.name, registry.runs(state.name).values(), now_ms)
     told = registry.entries("rebuild/").get(state.name, {})
     check_free(state, "", int(told.get("heartbeat_ms", 0)), now_ms)
 
 
-def _refuse_running(name: str, runs: Mapping[int, RunState], now_ms: int) -> None:
-    for run in runs.values():
+def _refuse_running(name: str, runs: Iterable[RunState], now_ms: int) -> None:
+    for run in runs:
         if is_there(run, now_ms):
             raise CommandFailed(
                 f"{name} runs, as process {run.pid} on {run.host}, so it cannot be deleted",
@@ -130,11 +130,11 @@ def _plan(registry: Registry, state: PipelineState, doomed: list[Doomed], kept: 
 def _groups_reading(cluster: Cluster, topics: set[str], own: set[str]) -> dict[str, list[str]]:
     """Return, by topic, the groups with a position in it or a member that reads it."""
     found: dict[str, list[str]] = {}
-    for group in read_groups(cluster) if topics else ():
-        if group.group_id in own:
-            continue
+    groups = [group for group in read_groups(cluster) if group.group_id not in own] if topics else []
+    committed = committed_by_group(cluster, [group.group_id for group in groups]) if groups else {}
+    for group in groups:
         read = {topic for member in group.members or () for topic in member.topics or ()}
-        read |= {topic for topic, _ in committed_offsets(cluster, group.group_id)}
+        read |= {topic for topic, _ in committed[group.group_id]}
         for topic in read & topics:
             found.setdefault(topic, []).append(group.group_id)
     return found
@@ -163,7 +163,7 @@ def _remove(registry: Registry, state: PipelineState, doomed: list[Doomed]) -> N
 
     def without(entries: Mapping[str, dict[str, Any]]) -> dict[str, str | None]:
         runs = {key: RunState.from_json(told) for key, told in entries.items() if key.startswith(f"run/{state.name}/")}
-        _refuse_running(state.name, dict(enumerate(runs.values())), time.time_ns() // 1_000_000)
+        _refuse_running(state.name, runs.values(), time.time_ns() // 1_000_000)
         known = [f"{kind}/{state.name}" for kind in ("pipeline", "command", "rebuild")]
         return dict.fromkeys([each for each in known if each in entries] + list(runs))
 

@@ -110,6 +110,6 @@ def state_in_words(run: RunState | None, now_ms: int) -> str:
 
 def is_there(run: RunState, now_ms: int) -> bool:
     """Return whether a run goes on, as far as this machine can know."""
-    from strandline.pipelines.versions import version_lease as claiming
+    from strandline.pipelines.versions import version_lease
 
-    return claiming.is_there(run, now_ms, here=platform.node())
+    return version_lease.is_there(run, now_ms, here=platform.node())
