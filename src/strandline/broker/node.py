@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from strandline.broker.dynamic_config import DynamicConfig
 from strandline.broker.environment import Environment
@@ -318,9 +318,6 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
-
-    def controller_write(self, records: list[Any], on_done: Done) -> None:
-        self.metadata.write(records, on_done)
 
     def write_start_offsets(self, on_done: Done) -> None:
         self.checkpoints.write_start_offsets(on_done)

@@ -41,7 +41,7 @@ def run(tmp_path: Path, story: Callable[[Node], Coroutine[Any, Any, None]]) -> N
 
 async def write(node: Node, records: list[Any]) -> None:
     done = asyncio.get_running_loop().create_future()
-    node.controller_write(records, done.set_result)
+    node.metadata.write(records, done.set_result)
     assert await done is None
 
 

@@ -53,7 +53,7 @@ class Stage:
 
     async def change(self, records: list[object]) -> None:
         done = asyncio.get_running_loop().create_future()
-        self.node.controller_write(records, done.set_result)
+        self.node.metadata.write(records, done.set_result)
         assert await done is None
 
     async def until(self, holds: Callable[[], object]) -> None:

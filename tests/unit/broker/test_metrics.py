@@ -117,7 +117,7 @@ class Running:
         asked = [NewTopic(name=name, partition_count=partitions, replication_factor=1) for name in topics]
         records, _ = self.node.controller.create_topics(asked, validate_only=False)
         done = asyncio.get_running_loop().create_future()
-        self.node.controller_write(records, done.set_result)
+        self.node.metadata.write(records, done.set_result)
         assert await done is None
 
 

@@ -166,9 +166,6 @@ class BrokerServices(Protocol):
     def hurry_recovery(self, topic: str, index: int) -> None:
         """Have a log recovered before others that wait for it, because a client asks for it."""
 
-    def controller_write(self, records: list[Any], on_done: Done) -> None:
-        """Append to the metadata log, flush, apply to the image, then call `on_done(error)`."""
-
     def write_start_offsets(self, on_done: Done) -> None:
         """Write down where each log starts, then call `on_done(error)`: from then on no restart forgets it."""
 
