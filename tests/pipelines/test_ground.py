@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from strandline.pipelines.run import local_node as ground
+from strandline.pipelines.run import local_node
 from strandline.pipelines.run.local_node import (
     GroundFailed,
     checkpoints_of,
@@ -30,7 +30,7 @@ def busy_port() -> Iterator[int]:
 @pytest.fixture(autouse=True)
 def port(monkeypatch: pytest.MonkeyPatch, busy_port: int) -> None:
     """The usual port is taken, as it is wherever two of these run."""
-    monkeypatch.setattr(ground, "PORT_DEFAULT", busy_port)
+    monkeypatch.setattr(local_node, "PORT_DEFAULT", busy_port)
 
 
 def test_a_cluster_that_is_named_is_taken_and_nothing_is_started(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.rebuild import switching
 from strandline.pipelines.rebuild.phases import Wish
-from strandline.pipelines.run import multi_topic_commit as one_commit
+from strandline.pipelines.run import multi_topic_commit
 from strandline.pipelines.run.running import Runner, RunOptions
 from strandline.pipelines.versions.version_log import TOPIC as REGISTRY_TOPIC
 from strandline.spark.sink.cluster import SinkCluster
@@ -78,7 +78,7 @@ def test_a_cluster_without_commits_of_batches_is_refused_before_anything_is_done
     broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = claimed(broker, tmp_path)
-    monkeypatch.setattr(one_commit, "SinkCluster", WithoutBatches)
+    monkeypatch.setattr(multi_topic_commit, "SinkCluster", WithoutBatches)
     with pytest.raises(SinkRefused, match=REFUSED):
         shop.rebuild(lambda: pytest.fail("nothing here needs Spark"))
     check_untouched(shop)
@@ -137,7 +137,7 @@ def rebuilt_while_a_node_dies(
     reader = Reader(shop)
     with monkeypatch.context() as context:
         context.setattr(switching, "fault_point", kill)
-        context.setattr(one_commit, "fault_point", kill)
+        context.setattr(multi_topic_commit, "fault_point", kill)
         with reader.reading():
             ended = shop.rebuild(spark)
     assert len(killed) == 1, "a node died, at the point that was meant"

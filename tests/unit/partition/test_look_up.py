@@ -99,7 +99,7 @@ def test_what_a_thread_raised_comes_back_to_the_search(tmp_path: Path) -> None:
 
 def test_small_batches_are_answered_before_anybody_waits(tmp_path: Path) -> None:
     runtime, serial_gate = ManualRuntime(), SerialGate()
-    serial_gate.enter(lambda: None)  # Somebody is in, and stays.
+    serial_gate.enter(lambda: None)  # A caller is in, and stays.
     log = open_log(tmp_path / "orders-0")
     append(log, batch_of([b"v"], codec=Compression.ZSTD))
     asked = Asked(search_time(log.segments, NOON_MS, start_offset=0, limit_offset=1), runtime, serial_gate)

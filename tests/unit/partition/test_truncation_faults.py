@@ -152,7 +152,7 @@ def test_wherever_the_disk_fails_nothing_is_left_half_cut(
             state = follower.state()
             assert state == (after if outcomes[-1] == "cut" else before), call
             assert follower.saved_epochs().latest == follower.log.leader_epochs.latest, call
-            assert follower.log.unsynced.segments or follower.log.unflushed == 0, "somebody would wait for ever"
+            assert follower.log.unsynced.segments or follower.log.unflushed == 0, "a request would wait for ever"
             follower.cut(offset)
             assert follower.state() == after, call
             assert follower.saved_epochs().latest == follower.log.leader_epochs.latest, call

@@ -97,10 +97,10 @@ class Endpoint:
     def _metrics(self, *, public: bool) -> Page:
         if self.node is None:
             return Page(UNAVAILABLE, PLAIN, ["the node is starting\n"])
-        from strandline.broker.metrics import families as metrics
+        from strandline.broker.metrics import families
         from strandline.observability.exposition import CONTENT_TYPE
 
-        return Page(OK, CONTENT_TYPE, metrics.page(self.node, public=public))
+        return Page(OK, CONTENT_TYPE, families.page(self.node, public=public))
 
     def _readiness(self) -> Page:
         import json
