@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from strandline.cli.common.failures import UsageFailed, cannot_reach, kafka_errors
-from strandline.cli.common.options import key_values
+from strandline.cli.common.key_values import key_values
 from strandline.client.addresses import parse_address
 
 TIMEOUT_S_DEFAULT = 10.0

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common import completion
-from strandline.cli.common.failures import UsageFailed
 
 BOOTSTRAP_DEFAULT = completion.BOOTSTRAP_DEFAULT
 PORT_DEFAULT = 9092
@@ -68,14 +67,3 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", au
 GroupNames = Annotated[
     list[str], typer.Argument(metavar="GROUP", help="The groups.", autocompletion=completion.group_names)
 ]
-
-
-def key_values(pairs: list[str] | None, *, option: str) -> dict[str, str]:
-    """`["a=1", "b=x=y"]` as a dict; the first `=` divides."""
-    parsed: dict[str, str] = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise UsageFailed(f"{option} {pair!r} is not KEY=VALUE")
-        parsed[key] = value
-    return parsed

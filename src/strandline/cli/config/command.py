@@ -9,6 +9,7 @@ import typer
 from strandline.cli.common import completion
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed, did_you_mean
+from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -17,7 +18,6 @@ from strandline.cli.common.options import (
     DryRun,
     Timeout,
     Yes,
-    key_values,
 )
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import setting_value

@@ -12,7 +12,8 @@ import typer
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, admin_api, host_and_port, kafka_api
 from strandline.cli.common.durability import Survival, survival
 from strandline.cli.common.failures import CommandFailed, ExitCode
-from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output, colours_wanted
 from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.cluster import (

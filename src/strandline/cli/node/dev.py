@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFailed, interrupted_by_sigterm
-from strandline.cli.common.options import PORT_DEFAULT, AsJson, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import PORT_DEFAULT, AsJson
 from strandline.cli.common.output import Output
 from strandline.local.supervision import NODES_MAX
 

@@ -18,7 +18,8 @@ from strandline.broker.formatting import (
     standalone,
 )
 from strandline.cli.common.failures import CommandFailed, UsageFailed
-from strandline.cli.common.options import AsJson, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import AsJson
 from strandline.cli.common.output import Output
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common.failures import UsageFailed
-from strandline.cli.common.options import key_values
+from strandline.cli.common.key_values import key_values
 from strandline.cli.node import serve as plain
 
 BROKERS_MAX = 256

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from strandline.cli.common.failures import CommandFailed, Unreachable
-from strandline.cli.common.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
 from strandline.cli.pipeline.failures import check_file, plain_failures
 from strandline.cli.pipeline.reading import registry_of

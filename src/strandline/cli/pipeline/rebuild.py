@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.common.failures import ExitCode, UsageFailed
-from strandline.cli.common.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
 from strandline.cli.pipeline.failures import check_file, plain_failures

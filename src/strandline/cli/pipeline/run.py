@@ -18,7 +18,8 @@ import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFailed
-from strandline.cli.common.options import AsJson, GroundBootstrap, key_values
+from strandline.cli.common.key_values import key_values
+from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
 from strandline.cli.pipeline.failures import check_file, plain_failures
 

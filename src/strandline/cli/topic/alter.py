@@ -9,6 +9,7 @@ import typer
 from strandline.cli.common import completion
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, admin_api, connect
 from strandline.cli.common.failures import CommandFailed, UsageFailed
+from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import (
     BOOTSTRAP_DEFAULT,
     AsJson,
@@ -18,7 +19,6 @@ from strandline.cli.common.options import (
     Timeout,
     TopicName,
     Yes,
-    key_values,
 )
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
