@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from bench.wire import PeerClosed, ServerRefused
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.describe_quorum_request import DescribeQuorumRequest, PartitionData, TopicData
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 

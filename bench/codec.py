@@ -22,7 +22,8 @@ from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest

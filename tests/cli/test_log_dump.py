@@ -15,7 +15,7 @@ from strandline.codec.internal_records import (
     encode_coordinator_value,
     encode_metadata_record,
 )
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.codec.messages.topic_record import TopicRecord

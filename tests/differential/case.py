@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tests.differential.talk import Talk
 from tests.differential.words import message_of, request_class, versions_of
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.index import INDEX
 from strandline.errors import UnsupportedVersion
 

@@ -17,7 +17,8 @@ from typing import Any
 from bench.brokers import Broker
 from bench.kafka_jars import KAFKA_VERSION
 
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.index import INDEX

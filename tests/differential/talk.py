@@ -14,7 +14,8 @@ from typing import Any
 from tests.differential.words import Words, message_class, message_of, request_class
 from tests.hostile.peer import Closed, Peer, framed, header
 
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.errors import ErrorCode, MalformedMessage
 
 API_VERSIONS, METADATA, LIST_OFFSETS, FIND_COORDINATOR = 18, 3, 2, 10

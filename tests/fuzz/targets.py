@@ -25,7 +25,8 @@ from strandline.codec import columns, compression, internal_records, record_batc
 from strandline.codec.columns import Record, _check
 from strandline.codec.columns.decode import payload_of
 from strandline.codec.fetch import parse_fetch
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.produce import parse_produce
 from strandline.codec.wire import uvarint
 from strandline.config.listeners import parse_listeners

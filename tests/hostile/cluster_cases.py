@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from strandline.codec.message import Message, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import encode
 from strandline.codec.messages import (
     allocate_producer_ids_request,
     alter_partition_reassignments_request,

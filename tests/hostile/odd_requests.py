@@ -15,7 +15,8 @@ from tests.hostile.peer import ROUTES, request_class
 from tests.unit.codec.message_values import random_message
 
 from strandline.broker.network.routes import Route
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.errors import MalformedMessage
 
 TARGET = "target"

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from strandline.broker.network.routes import Route, routes
-from strandline.codec.message import Message, decode, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 

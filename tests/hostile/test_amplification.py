@@ -24,7 +24,7 @@ from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, residen
 from tests.hostile.stage import stage
 
 from strandline.codec.fetch import parse_fetch
-from strandline.codec.message import decode
+from strandline.codec.message_codec import decode
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.produce import parse_produce
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX

@@ -21,7 +21,7 @@ from tests.hostile.peer import Peer, answer_of, framed, header, request_class
 from tests.hostile.process import MIB, resident_bytes, standard_error, until
 
 from strandline.broker.network.routes import CONTROLLER, Route, routes
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.local.free_ports import free_port
 

@@ -15,7 +15,7 @@ from tests.hostile.peer import request_class
 
 from strandline.broker.network.routes import Route
 from strandline.codec import compression
-from strandline.codec.message import decode, encode
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.wire import ELEMENTS_MAX
 from strandline.errors import MalformedMessage
 

@@ -18,7 +18,7 @@ from tests.hostile.process import (
     until,
 )
 
-from strandline.codec.message import decode_exact
+from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest

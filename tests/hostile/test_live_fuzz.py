@@ -18,7 +18,7 @@ from tests.hostile.process import MIB, resident_bytes, standard_error
 from tests.hostile.stage import stage
 
 from strandline.broker.network.routes import Route
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

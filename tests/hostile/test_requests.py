@@ -20,7 +20,7 @@ from tests.hostile.process import MIB, forget_peak, peak_resident_bytes, residen
 from tests.hostile.stage import stage
 
 from strandline.broker.network.routes import Route
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.local.embedded_broker import EmbeddedBroker
 
 SEED = 51_713

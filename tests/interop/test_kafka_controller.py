@@ -18,7 +18,8 @@ from strandline.broker.kraft.lifecycle import Identity, Lifecycle, LifecycleStat
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
 from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.broker.network.routes import CONTROLLER, routes
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse

@@ -9,7 +9,7 @@ from bench.brokers import Broker
 from tests.clients.kafka_server import kafka as kafka  # the fixture
 from tests.hostile.peer import Peer, raw_request
 
-from strandline.codec.message import decode_exact, encode
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, REFUSED, OtherSetting

@@ -12,8 +12,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, TypeVar
 
-from strandline.codec.message import Message, decode, decode_exact
-from strandline.codec.message import encode_into as encode_message_into
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, decode_exact
+from strandline.codec.message_codec import encode_into as encode_message_into
 from strandline.codec.messages.response_header import ResponseHeader
 from strandline.errors import ErrorCode, MalformedMessage
 

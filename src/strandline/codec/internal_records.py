@@ -18,13 +18,14 @@ import struct
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from strandline.codec.message import decode_exact, encode_into
+from strandline.codec.message_codec import decode_exact, encode_into
 from strandline.codec.messages.index import INDEX
 from strandline.codec.primitives import read_uvarint, write_uvarint
 from strandline.errors import MalformedMessage, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from strandline.codec.message import Buffer, Message
+    from strandline.codec.message import Message
+    from strandline.codec.message_codec import Buffer
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

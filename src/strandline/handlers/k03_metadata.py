@@ -13,7 +13,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import (
     MetadataResponse,

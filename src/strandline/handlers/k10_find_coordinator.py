@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group, partition_of_transactional_id

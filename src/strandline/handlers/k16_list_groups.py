@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.list_groups_request import ListGroupsRequest
 from strandline.codec.messages.list_groups_response import ListGroupsResponse
 from strandline.coordinators.groups.events import ListGroups

@@ -8,7 +8,7 @@ The timeout is `broker/network/forwarding`'s.
 
 from __future__ import annotations
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import (
     CreatableTopicConfigs,

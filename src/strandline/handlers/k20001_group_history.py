@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.codec.messages.group_history_response import (
     GroupChange,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.transaction_progress_request import TransactionProgressRequest
 from strandline.codec.messages.transaction_progress_response import (
     TransactionProgressResponse,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListedSink, ListSinksResponse
 from strandline.coordinators.transactions.sinks import NO_NOTE, Sink

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader

@@ -7,7 +7,7 @@ share stand or fall together.
 
 from __future__ import annotations
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from strandline.errors import ErrorCode, error_code, error_message

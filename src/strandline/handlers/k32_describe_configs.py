@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import (
     DescribeConfigsResourceResult,

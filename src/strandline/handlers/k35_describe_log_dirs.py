@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import (
     DescribeLogDirsPartition,

@@ -8,7 +8,7 @@ The timeout is `broker/network/forwarding`'s.
 
 from __future__ import annotations
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message

@@ -15,7 +15,8 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from strandline.codec.answers import response_class
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import read_name, skip_tags

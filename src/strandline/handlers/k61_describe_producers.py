@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest
 from strandline.codec.messages.describe_producers_response import (
     DescribeProducersResponse,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.list_config_resources_request import ListConfigResourcesRequest
 from strandline.codec.messages.list_config_resources_response import ConfigResource, ListConfigResourcesResponse
 from strandline.errors import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_topic_partitions_request import DescribeTopicPartitionsRequest
 from strandline.codec.messages.describe_topic_partitions_response import (
     Cursor,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final
 
-from strandline.codec.message import decode, encode
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from strandline.codec.messages.consumer_protocol_assignment import TopicPartition as AssignedTopic
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

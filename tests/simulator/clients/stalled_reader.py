@@ -16,7 +16,7 @@ from tests.simulator.world.network import SimNetwork
 from tests.simulator.world.runtime import SimHost
 from tests.simulator.world.transport import SimTransport
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.request_header import RequestHeader

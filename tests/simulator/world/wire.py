@@ -11,7 +11,8 @@ from struct import Struct
 from typing import Any
 
 from strandline.broker.network.transport import Network, OutgoingTransport
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.request_header import RequestHeader
 from strandline.runtime.runtime import Runtime
 

@@ -12,7 +12,7 @@ from tests.unit.broker.answering import PORT, World, answer
 
 from strandline.broker.network.channel import BACKOFF_S_MAX, CONNECT_TIMEOUT_S, REQUESTS_MAX
 from strandline.broker.network.transport import Transport
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest

@@ -13,7 +13,8 @@ from strandline.broker.kraft.controller_channel import ControllerChannel
 from strandline.broker.network import forwarding
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.routes import BROKER, CONTROLLER, routes
-from strandline.codec.message import Message, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import encode
 from strandline.codec.messages import (
     alter_configs_request,
     create_topics_request,

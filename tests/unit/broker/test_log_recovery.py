@@ -20,7 +20,7 @@ from strandline.broker.metrics.endpoint import reasons_not_ready
 from strandline.broker.node import Node
 from strandline.broker.replicas import directory_health
 from strandline.codec.columns import Record, encode_batch
-from strandline.codec.message import decode_exact
+from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse
 from strandline.config.node_config import BrokerConfig

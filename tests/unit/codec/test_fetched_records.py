@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.codec.fetched_records import read_fetched_records
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.fetch_response import (
     AbortedTransaction,
     FetchableTopicResponse,

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.codec.message_values import every_class_and_version, random_message
 
-from strandline.codec.message import Message, decode_exact, encode, encode_into
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode, encode_into
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition

@@ -8,7 +8,8 @@ import tracemalloc
 import pytest
 from tests.unit.codec.message_values import every_class_and_version, random_message
 
-from strandline.codec.message import COPY_BYTES_MAX, Message, decode, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import COPY_BYTES_MAX, decode, decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.create_topics_request import CreateTopicsRequest

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from tests.unit.codec.message_values import message_classes, versions_of
 
-from strandline.codec.message import Field, Message, decode_exact, encode
+from strandline.codec.message import Field, Message
+from strandline.codec.message_codec import decode_exact, encode
 
 CLASSES = {cls.__name__: cls for cls in message_classes()}
 

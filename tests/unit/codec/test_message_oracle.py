@@ -20,7 +20,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from tests.unit.codec.message_values import every_class_and_version, random_message
 
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 
 SEED = 20_240_613
 MESSAGES_PER_VERSION = 6

@@ -22,7 +22,7 @@ from strandline.codec.current_leader import (
     horizon_section,
     leader_section,
 )
-from strandline.codec.message import decode_exact, encode
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages import fetch_request, fetch_response, produce_request, produce_response
 from strandline.codec.wire import ELEMENTS_MAX, TAGGED_FIELDS_MAX, read_uvarint, string, uvarint
 from strandline.errors import MalformedMessage

@@ -16,7 +16,8 @@ from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.routes import routes
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol

@@ -14,7 +14,8 @@ from strandline.broker.coordinating.group_driver import GroupDriver
 from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.codec.answers import response_class
 from strandline.codec.columns import columns_of
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord

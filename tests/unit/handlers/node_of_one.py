@@ -19,7 +19,8 @@ from strandline.broker.kraft.controller_channel import ControllerChannel, LocalC
 from strandline.broker.kraft.producer_id_blocks import producer_id_blocks
 from strandline.broker.network.routes import CONTROLLER
 from strandline.broker.network.routes import routes as controller_routes
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
 from strandline.handlers.support.context import EncodedResponse

@@ -15,7 +15,7 @@ from tests.unit.partition.test_transactions import end, send
 
 from strandline.codec.columns import records_of
 from strandline.codec.fetch import FetchRequest, PartitionFetch
-from strandline.codec.message import decode_exact
+from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
 from strandline.handlers.support.fetch_attempt import FetchAttempt
 from strandline.partition.fetch_session import FetchSession, FetchSessions

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from tests.unit.handlers.node_of_one import Context, NodeOfOne, ask
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import DiskFailed, ErrorCode

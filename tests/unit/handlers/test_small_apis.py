@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.handlers.node_of_one import Context, NodeOfOne, ask
 
-from strandline.codec.message import decode_exact, encode
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest

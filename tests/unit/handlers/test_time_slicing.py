@@ -10,7 +10,7 @@ from tests.unit.handlers.node_of_one import Context, NodeOfOne, SlowRuntime, ask
 
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.internal_records import encode_metadata_record
-from strandline.codec.message import decode_exact, encode
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse

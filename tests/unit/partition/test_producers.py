@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.codec.columns import Record, encode_batch
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.producer_snapshot import ProducerEntry as SnapshotEntry
 from strandline.codec.messages.producer_snapshot import ProducerSnapshot
 from strandline.codec.producer_snapshot import ENTRY_SIZE

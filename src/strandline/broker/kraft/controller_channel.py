@@ -21,7 +21,8 @@ from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel, OnAnswer
 from strandline.broker.network.transport import Network
 from strandline.codec.answers import response_class
-from strandline.codec.message import Message, decode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode
 from strandline.errors import Disconnected, ErrorCode, PeerError, RequestError, TimedOut
 from strandline.handlers.support.context import EncodedResponse
 from strandline.handlers.support.local_context import LocalContext

@@ -23,7 +23,8 @@ from strandline.broker.network.answer_stream import AnswerStream, Asked, OnBody
 from strandline.broker.network.connection import FRAME_HEADER
 from strandline.broker.network.transport import Network
 from strandline.codec.answers import response_class
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.errors import Disconnected, MalformedMessage, TimedOut
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime, TimerHandle

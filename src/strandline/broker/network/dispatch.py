@@ -14,7 +14,8 @@ from typing import Any, Final
 from strandline.broker.network.connection import Connection, Exchange
 from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError

@@ -22,7 +22,8 @@ from typing import Any, Final
 
 from strandline.broker.network.dispatch import RequestContext
 from strandline.codec.answers import response_class
-from strandline.codec.message import Message, decode, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags

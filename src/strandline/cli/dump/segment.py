@@ -11,7 +11,7 @@ from typing import Any
 
 from strandline.cli.dump.items import Item
 from strandline.codec.columns import Columns, Record, decode_batch
-from strandline.codec.message import decode_exact
+from strandline.codec.message_codec import decode_exact
 from strandline.codec.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from strandline.codec.message import decode
+from strandline.codec.message_codec import decode
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE, VERSION, version_of

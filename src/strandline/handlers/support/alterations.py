@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from strandline.codec.message import Message, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import encode
 from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts

@@ -17,7 +17,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from strandline.codec.message import encode
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
 from strandline.coordinators.offsets.offsets import refuse_commit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from strandline.codec.message import Message, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import encode
 from strandline.codec.primitives import write_uvarint
 from strandline.handlers.support.context import EncodedResponse, RequestContext
 from strandline.runtime.time_slicing import gradually

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from strandline.codec.columns import Record, columns_of, encode_batch
 from strandline.codec.internal_records import decode_metadata_record, encode_metadata_record
-from strandline.codec.message import Message, decode_exact, encode
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode_exact, encode
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.kraft_version_record import KRaftVersionRecord
 from strandline.codec.messages.snapshot_footer_record import SnapshotFooterRecord

@@ -13,7 +13,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TypeVar
 
-from strandline.codec.message import Message, decode, encode_into
+from strandline.codec.message import Message
+from strandline.codec.message_codec import decode, encode_into
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from strandline.errors import MalformedMessage
