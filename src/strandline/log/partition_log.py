@@ -10,17 +10,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from strandline.codec.record_batch import (
     BATCH_LENGTH,
-    HEADER_SIZE,
     LAST_OFFSET_DELTA,
     LEADER_FIELDS,
     MAX_TIMESTAMP,
     BatchHeader,
     HeaderFields,
-    parse_header,
 )
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import Closed, CorruptLog, DamagedRecords, DiskFailed, OffsetOutOfRange, StrandlineError
@@ -32,6 +30,7 @@ from strandline.log.maintenance.segment_deletion import TrimmedSegments
 from strandline.log.observer import BatchObserver
 from strandline.log.rolling import is_due_to_roll
 from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from strandline.log.segment.header_walk import headers_in
 from strandline.log.segment.log_slice import FlushJob, LogSlice
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.record_counts import RecordCounts
@@ -41,8 +40,14 @@ from strandline.log.segment.slice_lookup import find_slice
 from strandline.log.snapshots import ProducerSnapshots
 from strandline.log.unsynced import Unsynced
 
-if TYPE_CHECKING:
-    from strandline.log.maintenance.segment_replacement import SegmentReplacement
+
+class Replacement(Protocol):
+    """The replacement of segments under way (`SegmentReplacement`)."""
+
+    end_offset: int
+
+    def settle(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class PartitionLog:
@@ -105,7 +110,7 @@ class PartitionLog:
         self._written_out_at = -1
         """The log end for which `write_out` last ran."""
         self.noted = NOTHING_NOTED
-        self.swap: SegmentReplacement | None = None
+        self.swap: Replacement | None = None
         """The replacement of segments under way. Any other change of the files has it settle first."""
         self.swaps = 0
         """How many replacements were completed."""
@@ -173,30 +178,24 @@ class PartitionLog:
         at = bisect_right(self.base_offsets, offset) - 1
         return self.segments[at] if at >= 0 else None
 
-    def end_of(self, segment: Segment) -> int:
+    def end_of(self, base_offset: int) -> int:
         """Return an offset above all of a segment's: where the next one begins, or the log ends."""
-        at = bisect_right(self.base_offsets, segment.base_offset)
+        at = bisect_right(self.base_offsets, base_offset)
         return self.base_offsets[at] if at < len(self.base_offsets) else self.log_end_offset
 
-    def batches(self, start_offset: int | None = None) -> Iterator[bytes]:
-        """Yield every batch from `start_offset` (default: the log start) to the end. Blocks on the disk."""
-        offset = self.log_start_offset if start_offset is None else start_offset
-        while offset < self.log_end_offset:
-            piece = self.read(offset, size_bytes_max=1 << 20)
-            if piece is None:
-                return
+    def batches(self) -> Iterator[bytes]:
+        """Yield every batch from the log start to the end. Blocks on the disk."""
+        offset = self.log_start_offset
+        while offset < self.log_end_offset and (piece := self.read(offset, size_bytes_max=1 << 20)) is not None:
             try:
                 data = piece.read()
             finally:
                 piece.release()
-            at = 0
-            while len(data) - at >= HEADER_SIZE:
-                header = parse_header(data, at)
+            for header, at in headers_in(self.directory, data, 0):
                 if len(data) - at < header.size_bytes:
                     break
                 yield data[at : at + header.size_bytes]
                 offset = header.last_offset + 1
-                at += header.size_bytes
 
     # Segments
 

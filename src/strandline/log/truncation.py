@@ -15,6 +15,7 @@ from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_replay import relearn
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_stem
+from strandline.log.segment.read_verification import locate
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_counts import count_hole
 
@@ -145,7 +146,7 @@ def _truncate_segments(log: PartitionLog, offset: int) -> None:
     drop_segments(log, max(1, bisect_left(log.base_offsets, offset)))
     if len(log.segments) < count:
         log.disk.sync_directory(log.directory)
-    position = log.active.locate(offset, may_block=True)
+    position = locate(log.active, offset, may_block=True)
     if position is not None:
         log.active.truncate(position, offset)
         log.cuts += 1

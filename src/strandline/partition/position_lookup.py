@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, LOG_APPEND_TIME, BatchHeader
 from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.read_verification import locate
 from strandline.log.segment.segment import ColdRead, Segment
 
 
@@ -34,7 +35,7 @@ def locate_batch(log: PartitionLog, offset: int) -> LocatedBatch | None:
 
 def locate_batch_in(segment: Segment, offset: int, *, may_block: bool) -> LocatedBatch | None:
     """Do the same within one segment. A thread that may block on the disk retains the segment meanwhile."""
-    position = segment.locate(offset, may_block=may_block)
+    position = locate(segment, offset, may_block=may_block)
     if position is None:
         return None
     file = segment.file()

@@ -14,7 +14,7 @@ from strandline.codec.record_batch import BatchHeader, parse_header
 from strandline.errors import CorruptLog, DamagedRecords
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.index import OffsetIndex
-from strandline.log.segment.read_verification import PIECE_BYTES, damage_of
+from strandline.log.segment.read_verification import PIECE_BYTES, damage_of, locate
 from strandline.log.segment.segment import ColdRead
 from strandline.partition.producers import Producers
 
@@ -127,7 +127,7 @@ def test_a_reader_who_may_not_wait_leaves_the_check_to_a_thread(tmp_path: Path) 
     log = reopen(tmp_path / "orders-0")
     with pytest.raises(ColdRead):
         log.read(0, size_bytes_max=1000, may_block=False)
-    log.segments[0].locate(0, may_block=True)
+    locate(log.segments[0], 0, may_block=True)
     assert (
         split(read_bytes(log, 0, may_block=False))
         == split(b"".join(batches.values()))[

@@ -18,7 +18,7 @@ from strandline.partition.producers import Producers
 def mend(log: PartitionLog, at: int, whole: dict[int, bytes]) -> tuple[CleanedGroup, list[Hole]]:
     """Make segment `at` anew; what it lacks comes from `whole`."""
     segment = log.segments[at]
-    made = RebuiltSegment(segment, log.end_of(segment))
+    made = RebuiltSegment(segment, log.end_of(segment.base_offset))
     holes = []
     while copied := made.copy_some():
         if isinstance(copied, Hole):
@@ -42,7 +42,7 @@ def test_one_damaged_batch_is_all_that_is_asked_for(tmp_path: Path, batch: int) 
     log = reopen(tmp_path)
     group, [hole] = mend(log, 1, whole)
     assert hole.start_offset <= parse_header(damaged).base_offset < hole.end_offset
-    assert hole.end_offset - hole.start_offset < log.end_of(log.segments[1]) - log.segments[1].base_offset
+    assert hole.end_offset - hole.start_offset < log.end_of(log.segments[1].base_offset) - log.segments[1].base_offset
     assert (tmp_path / (path.name + ".cleaned")).read_bytes() == original
     assert (tmp_path / (path.stem + ".index.cleaned")).read_bytes() == index[0]
     assert (tmp_path / (path.stem + ".timeindex.cleaned")).read_bytes() == index[1]
@@ -76,7 +76,7 @@ def test_a_sound_segment_has_no_holes(tmp_path: Path) -> None:
 def test_what_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     a_log(tmp_path)
     log = reopen(tmp_path)
-    made = RebuiltSegment(log.segments[0], log.end_of(log.segments[0]))
+    made = RebuiltSegment(log.segments[0], log.end_of(log.segments[0].base_offset))
     made.copy_some()
     made.discard()
     assert not list(tmp_path.glob("*.cleaned"))

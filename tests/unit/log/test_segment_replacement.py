@@ -21,6 +21,7 @@ from strandline.log.maintenance.segment_replacement import ReplacementRefused, r
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.file_names import file_stem
 from strandline.log.segment.index import OffsetIndex, TimeIndex
+from strandline.log.segment.read_verification import locate
 from strandline.log.segment.time_lookup import run_to_end, search_latest_time, search_time
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from strandline.log.trimming import trim_now
@@ -172,7 +173,7 @@ def test_it_is_read_whatever_its_files_are_called(tmp_path: Path, jobs: int) -> 
     assert offsets(log) == (OLD if jobs == 0 else NEW)
     assert held.read() == before
     held.segment.load_indexes(may_block=True)
-    assert held.segment.locate(2, may_block=True) is not None, "an old reader finds its way without an index"
+    assert locate(held.segment, 2, may_block=True) is not None, "an old reader finds its way without an index"
     runtime.settle()
     assert held.read() == before
     assert offsets(log) == NEW

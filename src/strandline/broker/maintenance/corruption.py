@@ -52,7 +52,7 @@ class Damage:
         self.partition = partition
         self.segment = segment
         self.base_offset = segment.base_offset
-        self.end_offset = partition.log.end_of(segment)
+        self.end_offset = partition.log.end_of(segment.base_offset)
         self.position = -1
         self.what = ""
         self.state = "it is not served"

@@ -87,7 +87,7 @@ class SegmentRepair:
         self._leader_id = partition.leader_id
         self._leader_epoch = partition.leader_epoch
         self._cuts = partition.log.cuts
-        self._end_offset = partition.log.end_of(segment)
+        self._end_offset = partition.log.end_of(segment.base_offset)
         self._hole = Hole(segment.base_offset, segment.base_offset)
         self._next_offset = segment.base_offset
         self._made: RebuiltSegment | None = None

@@ -28,9 +28,10 @@ from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, SourceSegm
 from strandline.log.cleaning.reading import Pace
 from strandline.log.segment.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, file_stem
 from strandline.log.segment.index import OffsetIndex, TimeIndex
-from strandline.log.segment.read_verification import Stretch, check_at
+from strandline.log.segment.read_verification import check_at
 from strandline.log.segment.record_counts import COUNTS_SUFFIX, records_in
 from strandline.log.segment.segment import Segment
+from strandline.log.segment.unverified import Stretch
 
 PIECE_BYTES: Final = 1024 * 1024
 EPOCH_LIMIT: Final = 2**31 - 1

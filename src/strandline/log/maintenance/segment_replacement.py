@@ -24,12 +24,13 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from strandline.errors import CorruptLog, DiskFailed, WorldError
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup
 from strandline.log.disk import File
 from strandline.log.maintenance.replacement_recovery import SWAP_SUFFIX, in_order, originals
+from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -42,9 +43,6 @@ from strandline.log.segment.segment import Segment
 from strandline.log.segment.transaction_index import TransactionIndex
 from strandline.runtime.fault_points import fault_point
 from strandline.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from strandline.log.partition_log import PartitionLog
 
 log = logging.getLogger("strandline.log")
 
@@ -95,6 +93,7 @@ class SegmentReplacement:
     ) -> None:
         self._log = partition_log
         self._cleaned = cleaned
+        self.end_offset = cleaned.end_offset
         self._runtime = runtime
         self._on_done = on_done
         self._remove = remove
@@ -111,10 +110,6 @@ class SegmentReplacement:
     def find_sources(self) -> list[Segment]:
         wanted = set(self._cleaned.replaced)
         return [segment for segment in self._log.segments if segment.base_offset in wanted]
-
-    @property
-    def end_offset(self) -> int:
-        return self._cleaned.end_offset
 
     def begin(self) -> None:
         if self._log.swap is not None:

@@ -14,15 +14,13 @@ that comes of it is that one of them is checked again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import Final
 
 from strandline.errors import DamagedRecords
 from strandline.log.segment.batch_validation import ANY_OFFSET, LOOSE, OFFSET_LIMIT, Checked, check_batches
-from strandline.log.segment.digest import DIGEST_SUFFIX, Digest, checksum_of
-
-if TYPE_CHECKING:
-    from strandline.log.partition_log import PartitionLog
-    from strandline.log.segment.segment import Segment
+from strandline.log.segment.digest import Digest, checksum_of
+from strandline.log.segment.segment import ColdRead, Segment
+from strandline.log.segment.unverified import SegmentOwner, Stretch, Unverified
 
 PIECE_BYTES: Final = 128 * 1024
 PIECE_BATCHES_MAX: Final = 1000
@@ -33,51 +31,7 @@ STRETCHES_MAX: Final = 64
 """Sound stretches that a segment remembers; what is forgotten is checked again."""
 
 
-class ColdRead(Exception):
-    """The bytes are not in the page cache, or not verified: repeat the call after a thread has read them."""
-
-
-class Stretch(NamedTuple):
-    start: int
-    end: int
-    next_offset: int
-    """The offset after its last batch; of one that is damaged, the offset where the damage begins."""
-    fault: str | None = None
-
-
-class Unverified:
-    """What is known of a segment below `verified_from`."""
-
-    __slots__ = ("_digest", "owner", "stretches")
-
-    def __init__(self, owner: PartitionLog) -> None:
-        self.owner = owner
-        self._digest: Digest | Literal[False] | None = None
-        self.stretches: tuple[Stretch, ...] = ()
-
-    def digest_of(self, segment: Segment) -> Digest | None:
-        """Return what holds offsets in their places where there are gaps; most segments need none, and have none."""
-        if self._digest is None:
-            path = segment.path.with_suffix(DIGEST_SUFFIX)
-            content = segment.disk.read_whole(path) if segment.disk.exists(path) else b""
-            self._digest = Digest.parse(content, size_bytes=segment.size_bytes) or False
-        return self._digest or None
-
-    def at(self, position: int) -> Stretch | None:
-        for stretch in self.stretches:
-            if stretch.start <= position < stretch.end:
-                return stretch
-        return None
-
-    def sound_before(self, position: int) -> Stretch | None:
-        """Return the sound stretch that ends at `position`."""
-        for stretch in self.stretches:
-            if stretch.end == position and stretch.fault is None:
-                return stretch
-        return None
-
-
-def distrust(segment: Segment, owner: PartitionLog) -> None:
+def distrust(segment: Segment, owner: SegmentOwner) -> None:
     """Have everything in the file verified before a reader gets it."""
     segment.unverified = Unverified(owner)
     segment.verified_from = segment.size_bytes
@@ -111,8 +65,28 @@ def sound_end(segment: Segment, position: int) -> Stretch:
     return stretch or Stretch(segment.verified_from, segment.size_bytes, OFFSET_LIMIT)
 
 
-def locate_checked(segment: Segment, offset: int, *, may_block: bool) -> int | None:
-    """Return the place of the first batch that reaches `offset`, in a segment of which not all is checked.
+def locate(segment: Segment, offset: int, *, may_block: bool) -> int | None:
+    """Return the position of the first batch that reaches `offset`; None if the segment ends before it.
+
+    Raises ColdRead if the disk must be read and the caller may not block.
+    """
+    tail = segment.tail_offsets
+    if tail and offset >= segment.tail_start:
+        # By last offsets: where compaction left a hole, what is wanted lies behind it.
+        at = bisect_left(tail, offset)
+        return segment.tail_positions[at] if at < len(tail) else None
+    segment.load_indexes(may_block=may_block)
+    if segment.unverified is not None:
+        return _locate_checked(segment, offset, may_block=may_block)
+    position = segment.index.position_before(offset - segment.base_offset)
+    for header, at in segment.headers(position, may_block=may_block):
+        if header.last_offset >= offset:
+            return at
+    return None
+
+
+def _locate_checked(segment: Segment, offset: int, *, may_block: bool) -> int | None:
+    """Return the same in a segment of which not all is checked.
 
     No header is believed that was not checked: a wrong one would lead to another batch.
     """
@@ -143,7 +117,7 @@ def check_at(segment: Segment, position: int) -> None:
     unverified, end = segment.unverified, segment.verified_from
     if unverified is None or position >= end:
         return
-    digest = unverified.digest_of(segment)
+    digest = unverified.digest(segment.disk, segment.path, segment.size_bytes)
     if digest is not None:
         _check_block(segment, digest, position, unverified.owner)
         return
@@ -201,7 +175,7 @@ def _start_before(segment: Segment, unverified: Unverified, position: int) -> in
     return None
 
 
-def _check_block(segment: Segment, digest: Digest, position: int, owner: PartitionLog) -> None:
+def _check_block(segment: Segment, digest: Digest, position: int, owner: SegmentOwner) -> None:
     """The same where a digest knows the bytes that no CRC covers: a block of it is good as a whole, or not at all."""
     start, end, checksum = digest.block_at(position)
     block = segment.file().read_at(start, end - start)
@@ -209,7 +183,7 @@ def _check_block(segment: Segment, digest: Digest, position: int, owner: Partiti
         block,
         next_offset=int.from_bytes(block[:8], "big"),
         epochs=owner.leader_epochs,
-        limit_offset=owner.end_of(segment),
+        limit_offset=owner.end_of(segment.base_offset),
         entries=_entries(segment, start, end),
         is_end=True,
         batches_max=OFFSET_LIMIT,
@@ -223,7 +197,7 @@ def _check_block(segment: Segment, digest: Digest, position: int, owner: Partiti
 
 def check_ahead(segment: Segment, offset: int, size_bytes: int) -> None:
     """Verify about so many bytes from `offset` on, for a reader. Blocks on the disk."""
-    position = segment.locate(offset, may_block=True)
+    position = locate(segment, offset, may_block=True)
     unverified = segment.unverified
     while position is not None and position < segment.verified_from and unverified is not None:
         stretch = unverified.at(position)
@@ -268,7 +242,7 @@ def ends_with_gap(segment: Segment) -> bool:
     return has_gap
 
 
-def _check_piece(segment: Segment, position: int, end: int, next_offset: int, owner: PartitionLog) -> Checked:
+def _check_piece(segment: Segment, position: int, end: int, next_offset: int, owner: SegmentOwner) -> Checked:
     file = segment.file()
     wanted = PIECE_BYTES
     while True:
@@ -278,7 +252,7 @@ def _check_piece(segment: Segment, position: int, end: int, next_offset: int, ow
             piece,
             next_offset=next_offset,
             epochs=owner.leader_epochs,
-            limit_offset=owner.end_of(segment),
+            limit_offset=owner.end_of(segment.base_offset),
             entries=_entries(segment, position, position + size),
             is_end=size == end - position or len(piece) < size,
             batches_max=PIECE_BATCHES_MAX,

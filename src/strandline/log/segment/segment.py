@@ -7,11 +7,11 @@ files are unlinked when the last reader lets go.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from strandline.codec.record_batch import PREFIX_SIZE, BatchHeader, HeaderFields
 from strandline.log.disk import Buffer, Disk, File
@@ -26,18 +26,26 @@ from strandline.log.segment.file_names import (
 )
 from strandline.log.segment.header_walk import headers_in
 from strandline.log.segment.index import OffsetIndex, TimeIndex
-from strandline.log.segment.read_verification import ColdRead as ColdRead
-from strandline.log.segment.read_verification import Unverified, locate_checked
 from strandline.log.segment.record_counts import CountsBuilder, RecordCounts
 from strandline.log.segment.segment_counts import cut_counts, resume_counts, save_counts
 from strandline.log.segment.transaction_index import AbortedTransaction, TransactionIndex
-
-if TYPE_CHECKING:
-    from strandline.log.segment.open_files import OpenFiles
+from strandline.log.segment.unverified import Unverified
 
 TAIL_BATCHES_MAX: Final = 512
 """Batches at the end whose places are remembered, so that readers at the tail ask neither index nor disk."""
 WALK_CHUNK_BYTES: Final = 16 * 1024
+
+
+class ColdRead(Exception):
+    """The bytes are not in the page cache, or not verified: repeat the call after a thread has read them."""
+
+
+class SegmentFiles(Protocol):
+    """The open files of all segments: `OpenFiles`, which bounds their number."""
+
+    def open(self, segment: Segment, *, create: bool = False) -> File: ...
+    def adopt(self, segment: Segment, file: File) -> None: ...
+    def forget(self, segment: Segment) -> None: ...
 
 
 class Segment:
@@ -84,7 +92,7 @@ class Segment:
         base_offset: int,
         *,
         disk: Disk,
-        open_files: OpenFiles,
+        open_files: SegmentFiles,
         index_interval_bytes: int,
         created_ms: int,
         want_flush: Callable[[], object],
@@ -359,25 +367,6 @@ class Segment:
         self.dirty = True
 
     # Reading
-
-    def locate(self, offset: int, *, may_block: bool) -> int | None:
-        """Return the position of the first batch that reaches `offset`; None if the segment ends before it.
-
-        Raises ColdRead if the disk must be read and the caller may not block.
-        """
-        tail = self.tail_offsets
-        if tail and offset >= self.tail_start:
-            # By last offsets: where compaction left a hole, what is wanted lies behind it.
-            at = bisect_left(tail, offset)
-            return self.tail_positions[at] if at < len(tail) else None
-        self.load_indexes(may_block=may_block)
-        if self.unverified is not None:
-            return locate_checked(self, offset, may_block=may_block)
-        position = self.index.position_before(offset - self.base_offset)
-        for header, at in self.headers(position, may_block=may_block):
-            if header.last_offset >= offset:
-                return at
-        return None
 
     def headers(self, position: int, *, may_block: bool, end: int | None = None) -> Iterator[tuple[BatchHeader, int]]:
         """Yield batch headers and their positions from the batch at `position` to `end`, or the segment's end."""

@@ -10,26 +10,36 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from strandline.codec.record_batch import PREFIX_SIZE, HeaderFields
 from strandline.errors import CorruptLog
-from strandline.log.segment.record_counts import COUNTS_SUFFIX, RecordCounts, records_in
-
-if TYPE_CHECKING:
-    from strandline.log.segment.segment import Segment
+from strandline.log.disk import Disk
+from strandline.log.segment.record_counts import COUNTS_SUFFIX, CountsBuilder, RecordCounts, records_in
 
 log = logging.getLogger("strandline.log")
 
 
-def count_marker(segment: Segment, offset: int, size_bytes: int) -> None:
+class CountedSegment(Protocol):
+    """A segment, with what its counts need of it."""
+
+    base_offset: int
+    path: Path
+    disk: Disk
+    size_bytes: int
+    is_active: bool
+    counts: RecordCounts | None
+    delivered: CountsBuilder | None
+
+
+def count_marker(segment: CountedSegment, offset: int, size_bytes: int) -> None:
     """Count the marker that was appended last."""
     counts = _growing(segment)
     if counts is not None:
         counts.note(segment.size_bytes - size_bytes, size_bytes, offset, offset, 0)
 
 
-def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int, next_offset: int) -> None:
+def count_run(segment: CountedSegment, headers: Sequence[HeaderFields], size_bytes: int, next_offset: int) -> None:
     """Count batches that were appended and are not all plain; `next_offset` is where the log had ended."""
     counts = _growing(segment)
     if counts is None:
@@ -44,7 +54,7 @@ def count_run(segment: Segment, headers: Sequence[HeaderFields], size_bytes: int
         position += size
 
 
-def resume_counts(segment: Segment, end_offset: int) -> None:
+def resume_counts(segment: CountedSegment, end_offset: int) -> None:
     """Prepare the counts of a segment that grows from `end_offset` on, after a restart or a truncation."""
     segment.delivered = None
     counts = segment.counts
@@ -58,7 +68,7 @@ def resume_counts(segment: Segment, end_offset: int) -> None:
     segment.counts = counts
 
 
-def cut_counts(segment: Segment, position: int) -> None:
+def cut_counts(segment: CountedSegment, position: int) -> None:
     """Drop the counts behind `position`, where the segment was truncated."""
     segment.delivered = None
     if segment.counts is not None and segment.counts.last.position > position:
@@ -67,7 +77,7 @@ def cut_counts(segment: Segment, position: int) -> None:
     segment.disk.remove(segment.path.with_suffix(COUNTS_SUFFIX))
 
 
-def save_counts(segment: Segment) -> None:
+def save_counts(segment: CountedSegment) -> None:
     """Write the file of a segment that does not grow from here on; without counts there is none."""
     counts = segment.counts
     if counts is not None and counts.has_entries:
@@ -76,7 +86,7 @@ def save_counts(segment: Segment) -> None:
         write_counts(segment, counts, segment.path)
 
 
-def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
+def write_counts(segment: CountedSegment, counts: RecordCounts, path: Path) -> None:
     """Keep counts for the next time. `path` is that of the `.log`: the segment's own may change during a thread."""
     data = counts.to_bytes(segment.size_bytes)
     try:
@@ -91,7 +101,7 @@ def write_counts(segment: Segment, counts: RecordCounts, path: Path) -> None:
         log.info("%s: what was counted is not kept: %s", path, error)
 
 
-def load_counts(segment: Segment) -> RecordCounts | None:
+def load_counts(segment: CountedSegment) -> RecordCounts | None:
     """Return the counts as the file has them; None if there is no sound one of this segment. Waits for the disk."""
     named = segment.path
     path = named.with_suffix(COUNTS_SUFFIX)
@@ -108,14 +118,14 @@ def load_counts(segment: Segment) -> RecordCounts | None:
     return counts if segment.path is named else None
 
 
-def count_hole(segment: Segment, end_offset: int, next_offset: int) -> None:
+def count_hole(segment: CountedSegment, end_offset: int, next_offset: int) -> None:
     """Count the hole between the segment's last batch and `next_offset`, where the log goes on."""
     counts = _growing(segment) if end_offset < next_offset else None
     if counts is not None:
         counts.note(segment.size_bytes, 0, end_offset, next_offset - 1, 0)
 
 
-def _growing(segment: Segment) -> RecordCounts | None:
+def _growing(segment: CountedSegment) -> RecordCounts | None:
     """Return the counts of a segment that grows; None, from here on, if their entries were dropped with its file."""
     if segment.counts is not None and not segment.counts.has_entries:
         segment.counts = None

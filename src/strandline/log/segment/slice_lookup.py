@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from strandline.log.segment.log_slice import LogSlice, slice_size
-from strandline.log.segment.read_verification import sound_end
+from strandline.log.segment.read_verification import locate, sound_end
 from strandline.log.segment.segment import Segment
 
 
@@ -27,14 +27,14 @@ def find_slice(
     at = bisect_right(base_offsets, offset) - 1
     while at < len(segments):
         segment = segments[at]
-        position = segment.locate(offset, may_block=may_block)
+        position = locate(segment, offset, may_block=may_block)
         if position is not None:
             if position < segment.verified_from:
                 end = _verified_end(segment, position, limit_offset)
             elif limit_offset >= end_offset or (at + 1 < len(segments) and limit_offset >= base_offsets[at + 1]):
                 end = segment.size_bytes
             else:
-                found = segment.locate(limit_offset, may_block=may_block)
+                found = locate(segment, limit_offset, may_block=may_block)
                 end = segment.size_bytes if found is None else found
             size = slice_size(segment, position, end, size_bytes_max, at_least_one, may_block)
             return LogSlice(segment, position, size) if size > 0 else None
@@ -50,5 +50,5 @@ def _verified_end(segment: Segment, position: int, limit_offset: int) -> int:
     if limit_offset >= stretch.next_offset:
         return end
     # The limit lies in the stretch, and so does the batch from which it is looked for.
-    found = segment.locate(limit_offset, may_block=True)
+    found = locate(segment, limit_offset, may_block=True)
     return end if found is None else min(found, end)
