@@ -21,8 +21,8 @@ from strandline.cli.cluster.state import (
     ClusterState,
     DiskState,
     PartitionState,
+    QuorumDescription,
     QuorumNode,
-    QuorumState,
     Reassignment,
 )
 from strandline.cli.cluster.status import as_json_object, node_rows, partition_lines
@@ -39,9 +39,9 @@ def partition(index: int, leader: int | None, replicas: str, in_sync: str, minim
     return PartitionState("orders", index, leader, ids, tuple(int(digit) for digit in in_sync), minimum)
 
 
-def quorum(*silent: int, leader: int = 1) -> QuorumState:
+def quorum(*silent: int, leader: int = 1) -> QuorumDescription:
     nodes = [QuorumNode(n, True, 100, 1_000 if n in silent else 99_800, 99_800, f"h{n}:9093") for n in (1, 2, 3)]
-    return QuorumState(leader, 7, 100, tuple(nodes), 100_000)
+    return QuorumDescription(leader, 7, 100, tuple(nodes), 100_000)
 
 
 WHOLE = ClusterState(

@@ -5,50 +5,51 @@ from __future__ import annotations
 import pytest
 
 from strandline.cli.common.plain_words import duration, setting_value, size
-from strandline.cli.config.changes import Change, cost
+from strandline.cli.config.changes import SettingChange, cost
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (Change("retention.ms", "86400000", "3600000"), "older than 1 hour"),
-        (Change("retention.ms", "-1", "3600000"), "older than 1 hour"),
-        (Change("retention.ms", None, "3600000"), "older than 1 hour"),
-        (Change("retention.ms", "3600000", "86400000"), ""),
-        (Change("retention.ms", "3600000", "-1"), ""),
-        (Change("log.retention.hours", "168", "24"), "older than 1 day"),
-        (Change("log.retention.minutes", "10", "20"), ""),
-        (Change("retention.bytes", "-1", "1048576"), "beyond 1 MiB"),
-        (Change("log.retention.bytes", "2048", "1024"), "beyond 1 KiB"),
-        (Change("cleanup.policy", "delete", "compact"), "only the newest record"),
-        (Change("cleanup.policy", "compact", "compact,delete"), "retention.ms"),
-        (Change("cleanup.policy", "delete,compact", "delete"), ""),
-        (Change("flush.mode", "auto", "async"), "power cut"),
-        (Change("flush.mode", "async", "ack"), ""),
-        (Change("min.insync.replicas", "2", "1"), "as few as 1"),
-        (Change("min.insync.replicas", "1", "2"), ""),
-        (Change("unclean.leader.election.enable", "false", "true"), "acknowledged records"),
-        (Change("unclean.leader.election.enable", "true", "false"), ""),
-        (Change("segment.bytes", "1073741824", "1048576"), ""),
-        (Change("retention.ms", "1", None), "log.retention"),
-        (Change("retention.ms", "-1", None, ("log.retention.hours", "168")), "older than 1 week"),
-        (Change("retention.ms", "1000", None, ("log.retention.hours", "168")), ""),
-        (Change("cleanup.policy", "delete", None, ("log.cleanup.policy", "compact")), "only the newest record"),
-        (Change("segment.bytes", "1048576", None), ""),
+        (SettingChange("retention.ms", "86400000", "3600000"), "older than 1 hour"),
+        (SettingChange("retention.ms", "-1", "3600000"), "older than 1 hour"),
+        (SettingChange("retention.ms", None, "3600000"), "older than 1 hour"),
+        (SettingChange("retention.ms", "3600000", "86400000"), ""),
+        (SettingChange("retention.ms", "3600000", "-1"), ""),
+        (SettingChange("log.retention.hours", "168", "24"), "older than 1 day"),
+        (SettingChange("log.retention.minutes", "10", "20"), ""),
+        (SettingChange("retention.bytes", "-1", "1048576"), "beyond 1 MiB"),
+        (SettingChange("log.retention.bytes", "2048", "1024"), "beyond 1 KiB"),
+        (SettingChange("cleanup.policy", "delete", "compact"), "only the newest record"),
+        (SettingChange("cleanup.policy", "compact", "compact,delete"), "retention.ms"),
+        (SettingChange("cleanup.policy", "delete,compact", "delete"), ""),
+        (SettingChange("flush.mode", "auto", "async"), "power cut"),
+        (SettingChange("flush.mode", "async", "ack"), ""),
+        (SettingChange("min.insync.replicas", "2", "1"), "as few as 1"),
+        (SettingChange("min.insync.replicas", "1", "2"), ""),
+        (SettingChange("unclean.leader.election.enable", "false", "true"), "acknowledged records"),
+        (SettingChange("unclean.leader.election.enable", "true", "false"), ""),
+        (SettingChange("segment.bytes", "1073741824", "1048576"), ""),
+        (SettingChange("retention.ms", "1", None), "log.retention"),
+        (SettingChange("retention.ms", "-1", None, ("log.retention.hours", "168")), "older than 1 week"),
+        (SettingChange("retention.ms", "1000", None, ("log.retention.hours", "168")), ""),
+        (SettingChange("cleanup.policy", "delete", None, ("log.cleanup.policy", "compact")), "only the newest record"),
+        (SettingChange("segment.bytes", "1048576", None), ""),
     ],
 )
-def test_cost(change: Change, words: str) -> None:
+def test_cost(change: SettingChange, words: str) -> None:
     told = cost(change)
     assert words in told
     assert bool(told) == bool(words)
 
 
 def test_a_change_in_words() -> None:
-    assert str(Change("retention.ms", None, "5")) == "retention.ms: unset -> 5"
-    assert str(Change("retention.ms", "5", None)) == "retention.ms: 5 -> the default"
+    assert str(SettingChange("retention.ms", None, "5")) == "retention.ms: unset -> 5"
+    assert str(SettingChange("retention.ms", "5", None)) == "retention.ms: 5 -> the default"
     fallback = ("log.retention.hours", "168")
     assert (
-        str(Change("retention.ms", "5", None, fallback)) == "retention.ms: 5 -> the default (log.retention.hours=168)"
+        str(SettingChange("retention.ms", "5", None, fallback))
+        == "retention.ms: 5 -> the default (log.retention.hours=168)"
     )
 
 

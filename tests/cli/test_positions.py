@@ -8,11 +8,11 @@ import pytest
 
 from strandline.cli.common.positions import (
     AtOffset,
-    AtTime,
     BeforeEnd,
     Earliest,
     Latest,
     Position,
+    TimePosition,
     parse_position,
     start_offset,
 )
@@ -28,17 +28,17 @@ NOW_MS = 1_800_000_000_000
         ("0", AtOffset(0)),
         ("1234", AtOffset(1234)),
         ("-10", BeforeEnd(10)),
-        ("@1772366400000", AtTime(1_772_366_400_000)),
-        ("10m", AtTime(NOW_MS - 600_000)),
-        ("10m ago", AtTime(NOW_MS - 600_000)),
-        ("10m-ago", AtTime(NOW_MS - 600_000)),
-        ("2h30m", AtTime(NOW_MS - 9_000_000)),
-        ("1.5s", AtTime(NOW_MS - 1_500)),
-        ("250ms", AtTime(NOW_MS - 250)),
-        ("2026-03-01T12:00:00Z", AtTime(1_772_366_400_000)),
-        ("2026-03-01T13:00:00+01:00", AtTime(1_772_366_400_000)),
-        ("2026-03-01", AtTime(int(datetime(2026, 3, 1).timestamp() * 1000))),
-        ("2026-03-01T12:00:00.123Z", AtTime(int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000) + 123)),
+        ("@1772366400000", TimePosition(1_772_366_400_000)),
+        ("10m", TimePosition(NOW_MS - 600_000)),
+        ("10m ago", TimePosition(NOW_MS - 600_000)),
+        ("10m-ago", TimePosition(NOW_MS - 600_000)),
+        ("2h30m", TimePosition(NOW_MS - 9_000_000)),
+        ("1.5s", TimePosition(NOW_MS - 1_500)),
+        ("250ms", TimePosition(NOW_MS - 250)),
+        ("2026-03-01T12:00:00Z", TimePosition(1_772_366_400_000)),
+        ("2026-03-01T13:00:00+01:00", TimePosition(1_772_366_400_000)),
+        ("2026-03-01", TimePosition(int(datetime(2026, 3, 1).timestamp() * 1000))),
+        ("2026-03-01T12:00:00.123Z", TimePosition(int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp() * 1000) + 123)),
     ],
 )
 def test_says_where(text: str, position: Position) -> None:
@@ -61,8 +61,8 @@ def test_says_what_is_allowed(text: str) -> None:
         (AtOffset(900), None, 200),
         (BeforeEnd(10), None, 190),
         (BeforeEnd(1000), None, 100),
-        (AtTime(5), 130, 130),
-        (AtTime(5), None, 200),
+        (TimePosition(5), 130, 130),
+        (TimePosition(5), None, 200),
     ],
 )
 def test_begins_within_the_log(position: Position, at_time: int | None, start: int) -> None:

@@ -16,7 +16,7 @@ from tests.clients.client import until
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.output import Output
-from strandline.cli.config.access import Entry, Target, read_entries
+from strandline.cli.config.access import ConfigValue, Target, read_entries
 from strandline.cli.topic.storage import policy_lines, show, show_without
 from strandline.cli.topic.storage_reading import Storage, StoredReplica
 from strandline.cli.topic.topics import described
@@ -170,8 +170,8 @@ def test_the_doctor_says_that_logs_are_well(cli: CommandLine, topic: str) -> Non
     assert texts[0].endswith("no damage is known, and nothing keeps the cleaner")
 
 
-def settings(**values: str) -> dict[str, Entry]:
-    return {name.replace("_", "."): Entry(name.replace("_", "."), value, 1) for name, value in values.items()}
+def settings(**values: str) -> dict[str, ConfigValue]:
+    return {name.replace("_", "."): ConfigValue(name.replace("_", "."), value, 1) for name, value in values.items()}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def settings(**values: str) -> dict[str, Entry]:
         ),
     ],
 )
-def test_what_settings_alone_say(entries: dict[str, Entry] | None, lines: list[str]) -> None:
+def test_what_settings_alone_say(entries: dict[str, ConfigValue] | None, lines: list[str]) -> None:
     assert [words for _, words in policy_lines(entries)] == lines
 
 

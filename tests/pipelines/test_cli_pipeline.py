@@ -30,7 +30,7 @@ from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Kind
 from strandline.pipelines.rebuild.switching import Removal
-from strandline.pipelines.run.launching import Place
+from strandline.pipelines.run.launching import RunPlace
 from strandline.pipelines.run.run_log import RunLog, log_file_of
 from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.run.stages import Stages
@@ -465,7 +465,7 @@ def test_a_yes_to_the_switch_is_none_to_the_rows_that_it_removes(
     """As in a script, which nobody can ask."""
     monkeypatch.setattr("sys.stdin", io.StringIO())
     with ExitStack() as stack, Stopping() as stopping, closing(Stages(io.StringIO())) as stages:
-        place = Place("nowhere:1", home=home)
+        place = RunPlace("nowhere:1", home=home)
         means = pipeline_rebuild._means(stack, place, stages, "shop", stopping, Output(), yes=True, removes=removes)
         assert means.may_switch([])
         assert means.may_remove([Removal("totals", 10, 2)]) is removes

@@ -19,7 +19,7 @@ from tests.simulator.raft.oracle import Oracle, Violation
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.vote_request import VoteRequest
 from strandline.quorum.raft import elections
-from strandline.quorum.raft.effects import Flush, HighWatermark, Inconsistent, Save, Send
+from strandline.quorum.raft.effects import Flush, HighWatermark, Inconsistent, Save, SendRequest
 from strandline.quorum.raft.messages import fetch_response, replica_fetch
 from strandline.quorum.raft.raft import Raft, RaftTiming
 from strandline.quorum.raft.state_files import QuorumState
@@ -80,7 +80,7 @@ class Member:
             if isinstance(effect, Save):
                 self.kept.quorum_state = effect.state
                 self._note_own_vote(effect.state)
-            elif isinstance(effect, Send):
+            elif isinstance(effect, SendRequest):
                 if not (isinstance(effect.request, FetchRequest) and self.raft.leader_id < 0):
                     self.world.under_way.append((self.node_id, effect, False))
             elif isinstance(effect, Flush):
@@ -112,7 +112,7 @@ class World:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        self.under_way: list[tuple[int, Send, bool]] = []
+        self.under_way: list[tuple[int, SendRequest, bool]] = []
         """(sender, request, whether it waits at a leader that has counted it already)"""
         self.oracle = Oracle(VOTERS)
         self.members: list[Member] = []

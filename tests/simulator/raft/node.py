@@ -27,7 +27,7 @@ from strandline.quorum.raft.effects import (
     Leading,
     NoLongerLeading,
     Save,
-    Send,
+    SendRequest,
     SnapshotChunk,
     Truncated,
     WrongCluster,
@@ -189,7 +189,7 @@ class SimulatedReplica:
             self.raft.on_time(self.world.now)
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, Send):
+        if isinstance(effect, SendRequest):
             self.world.transmit(self, effect)
         elif isinstance(effect, Flush):
             self._flush()

@@ -20,7 +20,7 @@ from strandline.quorum.raft.timing import RaftTiming
 from strandline.quorum.raft.voters import Voter, VoterSet
 
 if TYPE_CHECKING:
-    from strandline.quorum.raft.effects import Send
+    from strandline.quorum.raft.effects import SendRequest
 
 PORT = 9093
 
@@ -127,7 +127,7 @@ class RaftWorld(SimLoop):
         self.delay_s = 0.002
         self.delay_s_by_link.clear()
 
-    def transmit(self, sender: SimulatedReplica, send: Send) -> None:
+    def transmit(self, sender: SimulatedReplica, send: SendRequest) -> None:
         receiver = self._by_host[send.to.host]
         name = type(send.request).__name__
         self.requests[name] = self.requests.get(name, 0) + 1
@@ -171,10 +171,10 @@ class RaftWorld(SimLoop):
         for delay_s in arrivals:
             answer(self.now + delay_s, response)
 
-    def _answer(self, sender: SimulatedReplica, actor: Actor, send: Send, at: float, response: Any) -> None:
+    def _answer(self, sender: SimulatedReplica, actor: Actor, send: SendRequest, at: float, response: Any) -> None:
         self.call_at(at, actor, sender.take, self._take_answer, sender, send, response)
 
-    def _take_answer(self, sender: SimulatedReplica, send: Send, response: Any) -> None:
+    def _take_answer(self, sender: SimulatedReplica, send: SendRequest, response: Any) -> None:
         sender.raft.on_answer(send.to, send.request, response, self.now)
 
 

@@ -20,7 +20,15 @@ from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
 from strandline.errors import ErrorCode, NotLeader
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA
-from strandline.quorum.raft.effects import Flush, HighWatermark, InstallSnapshot, Leading, NoLongerLeading, Save, Send
+from strandline.quorum.raft.effects import (
+    Flush,
+    HighWatermark,
+    InstallSnapshot,
+    Leading,
+    NoLongerLeading,
+    Save,
+    SendRequest,
+)
 from strandline.quorum.raft.fetch import ReplicaFetch, check_position, truncation_point
 from strandline.quorum.raft.messages import fetch_response, replica_fetch
 from strandline.quorum.raft.raft import Raft, RaftTiming
@@ -87,8 +95,8 @@ def end_by(leader_id: int, epoch: int, *successors: ReplicaKey) -> end.EndQuorum
     return end.EndQuorumEpochRequest(cluster_id="ours", topics=topics)
 
 
-def sent(raft: Raft) -> list[Send]:
-    return [effect for effect in raft.take_effects() if isinstance(effect, Send)]
+def sent(raft: Raft) -> list[SendRequest]:
+    return [effect for effect in raft.take_effects() if isinstance(effect, SendRequest)]
 
 
 # Alone
@@ -362,7 +370,7 @@ def test_whatever_is_said_is_survived() -> None:
             raft.on_fetch(ReplicaFetch(pick(), pick(), pick(), pick(), high_watermark=pick()), now)
             raft.on_fetch_snapshot(ReplicaKey(pick()), pick(), "ours", now)
             for effect in raft.take_effects():
-                if isinstance(effect, Send):
+                if isinstance(effect, SendRequest):
                     raft.on_answer(effect.to, effect.request, odd_answer(effect.request, toss), now)
                 elif isinstance(effect, InstallSnapshot):
                     log.install(effect.snapshot_id, b"")

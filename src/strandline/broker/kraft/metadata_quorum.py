@@ -53,7 +53,7 @@ from strandline.quorum.raft.effects import (
     Truncated,
     WrongCluster,
 )
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer
 from strandline.quorum.raft.messages import fetched_partition
 from strandline.quorum.raft.raft import Raft
 from strandline.quorum.raft.voters import Peer, ReplicaKey, VoterSet
@@ -309,10 +309,10 @@ class MetadataQuorum:
         """Vote, BeginQuorumEpoch or EndQuorumEpoch. What must be on disk is, when this returns the answer."""
         return self._driver.step(self.raft.on_request, request)
 
-    def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+    def on_fetch(self, fetch: ReplicaFetch) -> ReplicaFetchAnswer:
         return self._driver.step(self.raft.on_fetch, fetch)
 
-    def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+    def answer_fetch(self, fetch: ReplicaFetch) -> ReplicaFetchAnswer:
         """The answer to a fetch that has been waiting."""
         self._driver.check_running()
         return self.raft.answer_fetch(fetch)

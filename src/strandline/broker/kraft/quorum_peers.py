@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from strandline.codec.message import Message
 from strandline.codec.messages.fetch_request import FetchRequest
 from strandline.codec.messages.fetch_snapshot_request import FetchSnapshotRequest
-from strandline.quorum.raft.effects import Send
+from strandline.quorum.raft.effects import SendRequest
 from strandline.quorum.raft.voters import Peer
 
 log = logging.getLogger("strandline.metadata")
@@ -45,7 +45,7 @@ class QuorumPeers:
         self._channels: dict[tuple[str, int, bool], Asking] = {}
         self._is_closed = False
 
-    def send(self, effect: Send) -> None:
+    def send(self, effect: SendRequest) -> None:
         to, request = effect.to, effect.request
         assert self._connect is not None, "a quorum of one has no peers"
         key = (to.host, to.port, isinstance(request, FetchRequest | FetchSnapshotRequest))

@@ -20,7 +20,7 @@ from strandline.errors import DiskFailed, StrandlineError
 from strandline.log.flusher import Flusher
 from strandline.log.partition_log import PartitionLog
 from strandline.observability.log_lines import fields
-from strandline.quorum.raft.effects import Effect, Flush, Save, Send
+from strandline.quorum.raft.effects import Effect, Flush, Save, SendRequest
 from strandline.quorum.raft.raft import Raft
 from strandline.quorum.raft.state_files import QuorumState
 from strandline.quorum.raft.voters import Peer
@@ -149,7 +149,7 @@ class RaftDriver:
     def _perform_one(self, effect: Effect) -> None:
         if isinstance(effect, Save):
             self._save(effect)
-        elif isinstance(effect, Send):
+        elif isinstance(effect, SendRequest):
             self._peers.send(effect)
         elif isinstance(effect, Flush):
             self._flush()

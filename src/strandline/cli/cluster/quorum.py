@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.cli.cluster.reading import read_quorum
-from strandline.cli.cluster.state import QuorumNode, QuorumState
+from strandline.cli.cluster.state import QuorumDescription, QuorumNode
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
@@ -43,7 +43,7 @@ def quorum(
     output.table(columns, [_cells(row) for row in rows])
 
 
-def _row(quorum: QuorumState, node: QuorumNode) -> dict[str, Any]:
+def _row(quorum: QuorumDescription, node: QuorumNode) -> dict[str, Any]:
     role = "leader" if node.node_id == quorum.leader_id else "voter" if node.is_voter else "observer"
     return {
         "node": node.node_id,
@@ -57,7 +57,7 @@ def _row(quorum: QuorumState, node: QuorumNode) -> dict[str, Any]:
     }
 
 
-def _ago_ms(quorum: QuorumState, when_ms: int) -> int | None:
+def _ago_ms(quorum: QuorumDescription, when_ms: int) -> int | None:
     return max(0, quorum.now_ms - when_ms) if when_ms >= 0 else None
 
 

@@ -12,8 +12,8 @@ from strandline.cli.cluster.state import (
     ClusterState,
     DiskState,
     PartitionState,
+    QuorumDescription,
     QuorumNode,
-    QuorumState,
     Reassignment,
 )
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
@@ -99,7 +99,7 @@ def conversation_with(cluster: Cluster) -> Conversation:
     return conversation
 
 
-def read_quorum(cluster: Cluster) -> QuorumState | None:
+def read_quorum(cluster: Cluster) -> QuorumDescription | None:
     """Return the quorum as its leader sees it; None where the cluster does not offer DescribeQuorum."""
     timeout_s = min(QUORUM_TIMEOUT_S, cluster.timeout_s)
     with conversation_with(replace(cluster, timeout_s=timeout_s)) as conversation:
@@ -114,7 +114,7 @@ def read_quorum(cluster: Cluster) -> QuorumState | None:
             ) from None
 
 
-def _ask_quorum(conversation: Conversation) -> QuorumState | None:
+def _ask_quorum(conversation: Conversation) -> QuorumDescription | None:
     topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
     answer = conversation.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
     if answer is None:
@@ -146,7 +146,9 @@ def _ask_quorum(conversation: Conversation) -> QuorumState | None:
     # The leader says of itself that it fetched now: so its own clock is known, whatever ours shows.
     of_leader = [node.last_fetch_ms for node in nodes if node.node_id == partition.leader_id and node.last_fetch_ms > 0]
     now_ms = of_leader[0] if of_leader else int(time.time() * 1000)
-    return QuorumState(partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(nodes), now_ms)
+    return QuorumDescription(
+        partition.leader_id, partition.leader_epoch, partition.high_watermark, tuple(nodes), now_ms
+    )
 
 
 def read_reassignments(conversation: Conversation) -> tuple[Reassignment, ...] | None:

@@ -83,7 +83,7 @@ class QuorumNode:
 
 
 @dataclass(frozen=True)
-class QuorumState:
+class QuorumDescription:
     leader_id: int
     epoch: int
     high_watermark: int
@@ -126,7 +126,7 @@ class ClusterState:
     cluster_id: str
     brokers: tuple[BrokerState, ...]
     partitions: tuple[PartitionState, ...]
-    quorum: QuorumState | None = None
+    quorum: QuorumDescription | None = None
     quorum_failure: str | None = None
     """Why the state of the quorum is unknown, if it was asked for."""
     reassignments: tuple[Reassignment, ...] | None = None

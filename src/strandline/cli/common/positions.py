@@ -38,11 +38,11 @@ class BeforeEnd:
 
 
 @dataclass(frozen=True)
-class AtTime:
+class TimePosition:
     timestamp_ms: int
 
 
-Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
+Position = Earliest | Latest | AtOffset | BeforeEnd | TimePosition
 
 _UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
@@ -62,12 +62,12 @@ def parse_position(text: str, *, now_ms: int) -> Position:
     if re.fullmatch(r"-\d+", words):
         return BeforeEnd(int(words[1:]))
     if re.fullmatch(r"@\d+", words):
-        return AtTime(int(words[1:]))
+        return TimePosition(int(words[1:]))
     duration_ms = parse_duration_ms(words.removesuffix("ago").rstrip(" -"))
     if duration_ms is not None:
-        return AtTime(max(0, now_ms - duration_ms))
+        return TimePosition(max(0, now_ms - duration_ms))
     try:
-        return AtTime(int(datetime.fromisoformat(words).timestamp() * 1000))
+        return TimePosition(int(datetime.fromisoformat(words).timestamp() * 1000))
     except ValueError:
         raise ValueError(
             f"{text!r} is no position: say earliest, latest, an offset, -N (the last N), "
@@ -83,7 +83,7 @@ def parse_duration_ms(text: str) -> int | None:
 
 
 def start_offset(position: Position, *, log_start_offset: int, end_offset: int, offset_at_time: int | None) -> int:
-    """Return where to begin in one partition. `offset_at_time` answers an `AtTime`; None when no record is that new."""
+    """Return where to begin in one partition. `offset_at_time` is that of a `TimePosition`; None if there is none."""
     match position:
         case Earliest():
             return log_start_offset
@@ -93,5 +93,5 @@ def start_offset(position: Position, *, log_start_offset: int, end_offset: int, 
             return min(max(offset, log_start_offset), end_offset)
         case BeforeEnd(count):
             return max(log_start_offset, end_offset - count)
-        case AtTime():
+        case TimePosition():
             return end_offset if offset_at_time is None else max(offset_at_time, log_start_offset)

@@ -43,7 +43,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ConfigValue:
     name: str
     value: str | None
     source: int
@@ -72,7 +72,7 @@ class Entry:
         return self.source != 5
 
 
-def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, Entry] | None:
+def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, ConfigValue] | None:
     """Every setting by name; None when the cluster does not offer DescribeConfigs.
 
     Over a plain listener the request is our own, because librdkafka folds synonyms of one name into one (a value set on
@@ -132,9 +132,9 @@ def _resource(target: Target) -> Any:
     return api.ConfigResource(kind[target.kind], target.name)
 
 
-def _entry(entry: Any) -> Entry:
+def _entry(entry: Any) -> ConfigValue:
     # librdkafka's synonyms hang below the entry by name; the order of the protocol is kept by the dict.
-    return Entry(
+    return ConfigValue(
         name=entry.name,
         value=entry.value,
         source=_number(entry.source),
@@ -171,7 +171,7 @@ def _needs_plain() -> CommandFailed:
     )
 
 
-def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, Entry] | None:
+def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, ConfigValue] | None:
     from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
     from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 
@@ -190,7 +190,7 @@ def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, Ent
         raise topic_not_found(target.name, known_topics(cluster, admin))
     _raise_refusal(result, f"cannot read the settings of {target}")
     return {
-        config.name: Entry(
+        config.name: ConfigValue(
             config.name,
             config.value,
             config.config_source,

@@ -12,7 +12,7 @@ from strandline.config.topic_config import TOPIC_SETTINGS
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingChange:
     """A setting with its value in force and the one to come.
 
     `after` is None for a setting that is taken back; then `fallback` is the name and value behind it, where known.
@@ -31,7 +31,7 @@ class Change:
         return f"{self.name}: {before} -> the default{behind}"
 
 
-def cost(change: Change) -> str:
+def cost(change: SettingChange) -> str:
     """Return what this change can take away, or nothing."""
     if change.after is None and change.fallback is not None:
         return _cost_of_fallback(change)
@@ -68,12 +68,12 @@ _COST_OF_FALLING_BACK = {
 }
 
 
-def _cost_of_fallback(change: Change) -> str:
+def _cost_of_fallback(change: SettingChange) -> str:
     """Return the cost of a change back to the fallback, which may have another name and unit."""
     assert change.fallback is not None, "the caller looked"
     name, factor = _topic_name(change.name)
     _, other_factor = _topic_name(change.fallback[0])
-    return cost(Change(name, _scaled(change.before, factor), _scaled(change.fallback[1], other_factor) or ""))
+    return cost(SettingChange(name, _scaled(change.before, factor), _scaled(change.fallback[1], other_factor) or ""))
 
 
 def _scaled(text: str | None, factor: int) -> str | None:
@@ -92,7 +92,7 @@ def _topic_name(name: str) -> tuple[str, int]:
     return name, 1
 
 
-def _lowered(change: Change, factor: int) -> int | None:
+def _lowered(change: SettingChange, factor: int) -> int | None:
     """Return the new limit where it is below the old one; -1 and "not set" are no limit."""
     after, before = _number(change.after, factor), _number(change.before, factor)
     if after is None:

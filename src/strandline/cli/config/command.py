@@ -21,7 +21,7 @@ from strandline.cli.common.options import (
 )
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import setting_value
-from strandline.cli.config.access import SOURCES, Entry, Target, read_entries
+from strandline.cli.config.access import SOURCES, ConfigValue, Target, read_entries
 from strandline.cli.config.apply import apply_changes
 
 OfTopic = Annotated[
@@ -174,7 +174,7 @@ def only_broker(cluster: Cluster, admin: Any) -> Target:
     return Target("broker", str(brokers[0]))
 
 
-def entry_json(entry: Entry) -> dict[str, Any]:
+def entry_json(entry: ConfigValue) -> dict[str, Any]:
     return {
         "name": entry.name,
         "value": entry.value,
@@ -188,5 +188,5 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _shown_value(entry: Entry) -> str:
+def _shown_value(entry: ConfigValue) -> str:
     return "(hidden)" if entry.sensitive else "" if entry.value is None else entry.value

@@ -14,7 +14,7 @@ from strandline.cli.common.failures import CommandFailed, ExitCode, NotFound, di
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import setting_value
-from strandline.cli.config.access import SOURCES, Entry, Target, read_entries
+from strandline.cli.config.access import SOURCES, ConfigValue, Target, read_entries
 from strandline.cli.config.command import OfBroker, OfTopic, entry_json, only_broker
 from strandline.cli.config.known_settings import Explained, explanations, setting_names
 
@@ -67,7 +67,7 @@ def _in_force(
     bootstrap: str,
     properties: list[str] | None,
     timeout: float,
-) -> dict[str, Entry]:
+) -> dict[str, ConfigValue]:
     """Return what a cluster says of the settings; nothing when there is none, unless one was asked for by name."""
     try:
         cluster = connect(bootstrap, properties, timeout)
@@ -94,7 +94,7 @@ def _in_force(
     return found
 
 
-def _show(output: Output, name: str, found: list[Explained], entry: Entry | None) -> None:
+def _show(output: Output, name: str, found: list[Explained], entry: ConfigValue | None) -> None:
     output.line(name)
     for each in found:
         for label, text in _rows(each):

@@ -10,7 +10,7 @@ from typing import Any
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import converse
-from strandline.cli.config.access import Entry, Target, read_entries
+from strandline.cli.config.access import ConfigValue, Target, read_entries
 from strandline.cli.topic.topics import described, log_sizes
 from strandline.lag.figures import TopicRetention
 
@@ -57,7 +57,7 @@ class TopicFactsReader:
         return LagTopicFacts(retention, "compact" in policy, sizes or {})
 
 
-def _value(entries: dict[str, Entry], name: str) -> str | None:
+def _value(entries: dict[str, ConfigValue], name: str) -> str | None:
     entry = entries.get(name)
     return None if entry is None else entry.value
 

@@ -24,7 +24,7 @@ from strandline.cli.common.options import (
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.common.positions import AtTime, parse_position
+from strandline.cli.common.positions import TimePosition, parse_position
 from strandline.cli.group.delete import refuse_if_live
 from strandline.cli.group.offsets import (
     commit,
@@ -167,7 +167,7 @@ def _timestamp_ms(text: str, now_ms: int) -> int:
         position = parse_position(text, now_ms=now_ms)
     except ValueError:
         position = None
-    if not isinstance(position, AtTime):
+    if not isinstance(position, TimePosition):
         raise UsageFailed(f"--to-datetime {text!r} is no time: say 2026-03-01T12:00:00Z, 2026-03-01 or @milliseconds")
     return position.timestamp_ms
 

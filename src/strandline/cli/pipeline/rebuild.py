@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from strandline.pipelines.rebuild.comparing import Comparison
     from strandline.pipelines.rebuild.rebuilding import Means, RebuildEnd
     from strandline.pipelines.rebuild.switching import Removal
-    from strandline.pipelines.run.launching import Place
+    from strandline.pipelines.run.launching import RunPlace
     from strandline.pipelines.run.running import Runner
     from strandline.pipelines.run.stages import Stages
     from strandline.pipelines.versions.state import PipelineState
@@ -85,14 +85,14 @@ def rebuild(
         with plain_failures(verbose=verbose):
             from strandline.pipelines.rebuild.phases import Phase, Wish
             from strandline.pipelines.rebuild.rebuilding import Rebuilding
-            from strandline.pipelines.run.launching import Place
+            from strandline.pipelines.run.launching import RunPlace
             from strandline.pipelines.run.stages import Stages
 
             wish = Wish.ROLL_BACK if rollback else Wish.FINISH if finish else Wish.REBUILD
             if wish is Wish.FINISH:
                 _confirm_finish(output, registry, state, yes=yes)
             stages = stack.enter_context(closing(Stages(sys.stderr)))
-            place = Place(registry.bootstrap, master, checkpoints, spark_settings, verbose=verbose)
+            place = RunPlace(registry.bootstrap, master, checkpoints, spark_settings, verbose=verbose)
             means = _means(stack, place, stages, name, stopping, output, yes=yes, removes=remove_rows)
             means = replace(means, recovers=recover, from_beginning=from_beginning)
             ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
@@ -103,7 +103,7 @@ def rebuild(
 
 def _means(
     stack: ExitStack,
-    place: Place,
+    place: RunPlace,
     stages: Stages,
     name: str,
     stopping: Stopping,

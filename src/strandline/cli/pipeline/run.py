@@ -77,12 +77,12 @@ def run(
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
         from strandline.pipelines.run import preflight
-        from strandline.pipelines.run.launching import Launch, Place
+        from strandline.pipelines.run.launching import Launch, RunPlace
         from strandline.pipelines.run.run_record import now_ms
         from strandline.pipelines.run.stages import Stages
         from strandline.pipelines.versions.version_lease import Claim
 
-        place = Place(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
+        place = RunPlace(bootstrap, master, checkpoints, spark_settings, verbose=verbose)
         with closing(Stages(sys.stderr)) as stages, Launch(place, stages, name=Path(file).stem, file=file) as launch:
             assert launch.pipeline is not None
             registry = launch.registry()

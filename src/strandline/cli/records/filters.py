@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from strandline.cli.common.positions import AtTime, parse_position
+from strandline.cli.common.positions import TimePosition, parse_position
 from strandline.cli.records.record import ReadRecord
 
 Filter = Callable[[ReadRecord], bool]
@@ -105,7 +105,7 @@ def _number_filter(condition: str, field: str, path: str, operator: str, text: s
             position = parse_position(_unquoted(text), now_ms=now_ms)
         except ValueError:
             position = None
-        number = position.timestamp_ms if isinstance(position, AtTime) else None
+        number = position.timestamp_ms if isinstance(position, TimePosition) else None
     if number is None:
         times = " (milliseconds), a time such as 2026-03-01T12:00:00Z, or 10m-ago" if field == "timestamp" else ""
         raise ValueError(f"{condition!r}: {text!r} is no number{times}")

@@ -15,7 +15,7 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.failures import CommandFailed, ExitCode, Interrupted, UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.common.positions import AtTime, parse_position
+from strandline.cli.common.positions import TimePosition, parse_position
 from strandline.cli.common.progress import Progress
 from strandline.cli.records.input_lines import Lines
 from strandline.cli.records.record import Headers, NewRecord
@@ -134,7 +134,7 @@ def _timestamp_ms(text: str | None) -> int | None:
         when = parse_position(text, now_ms=time.time_ns() // 1_000_000)
     except ValueError:
         when = None
-    if not isinstance(when, AtTime):
+    if not isinstance(when, TimePosition):
         raise UsageFailed(f"--timestamp {text!r} is no time: say 2026-03-01T12:00:00Z, @milliseconds or 10m-ago")
     return when.timestamp_ms
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api, servers_of
 from strandline.cli.common.failures import CommandFailed, Unreachable, from_kafka_error
-from strandline.cli.common.positions import AtTime, Position, start_offset
+from strandline.cli.common.positions import Position, TimePosition, start_offset
 from strandline.cli.records.record import ReadRecord
 from strandline.cli.topic.topics import told_offset
 from strandline.client.bootstrap_probe import knock
@@ -25,7 +25,7 @@ KNOCK_S = 1.0
 """How long Ctrl-C may have to wait."""
 
 
-class Sink(Protocol):
+class RecordSink(Protocol):
     """A receiver of records, until it has enough."""
 
     def take(self, records: list[ReadRecord]) -> int:
@@ -57,7 +57,7 @@ def look_up_ranges(
 
     def resolved(position: Position) -> dict[int, int]:
         at_time: dict[int, int] = {}
-        if isinstance(position, AtTime):
+        if isinstance(position, TimePosition):
             found = _list_offsets(cluster, admin, topic, partitions, spec_of.for_timestamp(position.timestamp_ms))
             at_time = {partition: offset for partition, offset in found.items() if offset >= 0}
         return {
@@ -132,7 +132,7 @@ class Reading:
         self._topic = topic
         self._ranges = ranges
 
-    def run(self, sink: Sink, *, follow: bool) -> None:
+    def run(self, sink: RecordSink, *, follow: bool) -> None:
         place = kafka_api().TopicPartition
         unfinished = {partition for partition, (_, start, end) in self._ranges.items() if follow or start < end}
         if not unfinished:
@@ -211,7 +211,7 @@ class GroupReading:
         self._reset = "earliest" if earliest else "latest"
         self._unfinished: set[int] | None = None
 
-    def run(self, sink: Sink, *, follow: bool) -> None:
+    def run(self, sink: RecordSink, *, follow: bool) -> None:
         consumer = _consumer(self._cluster, group=self._group, reset=self._reset)
         patience = Patience(self._cluster, follow=follow)
         commit_due = time.monotonic() + _COMMIT_EVERY_S
@@ -237,7 +237,7 @@ class GroupReading:
         self._commit(consumer)
         self._unfinished = None
 
-    def _poll(self, consumer: Any, sink: Sink) -> int:
+    def _poll(self, consumer: Any, sink: RecordSink) -> int:
         """Hand what has come to the sink; how many records it took."""
         messages = []
         failed: CommandFailed | None = None

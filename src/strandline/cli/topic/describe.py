@@ -19,7 +19,7 @@ from strandline.cli.common.options import (
 )
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import setting_value, size
-from strandline.cli.config.access import Entry, Target, read_entries
+from strandline.cli.config.access import ConfigValue, Target, read_entries
 from strandline.cli.topic.topics import chosen_partitions, described, log_sizes, offset_ranges, topic_id
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _storage_object(stored: Storage) -> dict[str, Any]:
     return {"storage": as_objects(stored), "not_asked": {str(broker): why for broker, why in stored.silent.items()}}
 
 
-def _settings_lines(entries: list[Entry] | None) -> list[str]:
+def _settings_lines(entries: list[ConfigValue] | None) -> list[str]:
     if entries is None:
         return ["settings  unknown: this cluster does not offer DescribeConfigs"]
     if not entries:

@@ -23,7 +23,7 @@ from strandline.cli.common.options import (
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.common.positions import AtTime, Latest, Position, parse_position, start_offset
+from strandline.cli.common.positions import Latest, Position, TimePosition, parse_position, start_offset
 from strandline.cli.common.progress import Progress
 from strandline.cli.topic.topics import (
     chosen_partitions,
@@ -161,7 +161,7 @@ def _new_starts(
 ) -> dict[int, tuple[int, int]]:
     """By partition, the log start offset of today and the one to come, where they differ."""
     at_time: dict[tuple[str, int], int | None] = {}
-    if isinstance(position, AtTime):
+    if isinstance(position, TimePosition):
         spec = admin_api().OffsetSpec.for_timestamp(position.timestamp_ms)
         at_time = look_up_offsets(cluster, admin, places, spec)
     targets = {}

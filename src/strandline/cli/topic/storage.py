@@ -8,7 +8,7 @@ from typing import Any
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count, duration, size
-from strandline.cli.config.access import Entry
+from strandline.cli.config.access import ConfigValue
 from strandline.cli.topic.storage_reading import Storage, StoredReplica
 from strandline.cli.topic.storage_words import (
     cleaned_words,
@@ -190,7 +190,7 @@ def _segment_table(replica: StoredReplica, *, all_segments: bool) -> tuple[list[
 # Other clusters
 
 
-def show_without(output: Output, cluster: Cluster, topic: Any, entries: dict[str, Entry] | None) -> None:
+def show_without(output: Output, cluster: Cluster, topic: Any, entries: dict[str, ConfigValue] | None) -> None:
     """What any Kafka cluster tells: how large each replica is, and what the settings mean."""
     output.line("")
     output.hanging(
@@ -215,7 +215,7 @@ def _size_row(each: ReplicaSize) -> list[str]:
     return [str(each.partition), str(each.broker), each.directory + moving, size(each.size_bytes), behind]
 
 
-def policy_lines(entries: dict[str, Entry] | None) -> Iterator[tuple[str, str]]:
+def policy_lines(entries: dict[str, ConfigValue] | None) -> Iterator[tuple[str, str]]:
     """Yield what the settings of a topic say about its records, without a look at them."""
     if entries is None:
         yield "deletion", "unknown: this cluster does not offer DescribeConfigs"
@@ -230,7 +230,7 @@ def policy_lines(entries: dict[str, Entry] | None) -> Iterator[tuple[str, str]]:
         )
 
 
-def _deletion_policy(entries: dict[str, Entry], policy: list[str]) -> str:
+def _deletion_policy(entries: dict[str, ConfigValue], policy: list[str]) -> str:
     if "delete" not in policy:
         return f"nothing is deleted by age or size: cleanup.policy is {','.join(policy) or 'empty'}"
     ways = []
@@ -243,6 +243,6 @@ def _deletion_policy(entries: dict[str, Entry], policy: list[str]) -> str:
     return f"a segment goes {', or '.join(ways)}" if ways else "nothing is deleted: no retention is set"
 
 
-def _value(entries: dict[str, Entry], name: str) -> str | None:
+def _value(entries: dict[str, ConfigValue], name: str) -> str | None:
     entry = entries.get(name)
     return None if entry is None else entry.value

@@ -16,8 +16,7 @@ import typer
 from strandline.cli.common.client import connect
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT
-from strandline.cli.common.positions import AtTime as TimePosition
-from strandline.cli.common.positions import parse_position
+from strandline.cli.common.positions import TimePosition, parse_position
 from strandline.cli.common.progress import Progress
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.quorum_member import member_of
 from strandline.log.segment.log_slice import LogSlice
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer
 from strandline.quorum.raft.messages import fetch_response, replica_fetch
 from strandline.runtime.runtime import TimerHandle
 
@@ -98,7 +98,7 @@ class WaitingFetch:
             self._timer.cancel()
             self._timer = None
 
-    def send(self, answer: FetchAnswer) -> None:
+    def send(self, answer: ReplicaFetchAnswer) -> None:
         try:
             piece = self._find(answer) if answer.has_records else None
         except StrandlineError as error:
@@ -115,7 +115,7 @@ class WaitingFetch:
         else:
             self._read_in_thread(answer, piece)
 
-    def _find(self, answer: FetchAnswer) -> LogSlice | None:
+    def _find(self, answer: ReplicaFetchAnswer) -> LogSlice | None:
         metadata = member_of(self._context)
         return metadata.log.read(
             self._fetch.fetch_offset,
@@ -123,7 +123,7 @@ class WaitingFetch:
             limit_offset=None if self._fetch.replica_id >= 0 else answer.high_watermark,
         )
 
-    def _read_in_thread(self, answer: FetchAnswer, piece: LogSlice) -> None:
+    def _read_in_thread(self, answer: ReplicaFetchAnswer, piece: LogSlice) -> None:
         def on_read(data: bytes | None, error: BaseException | None) -> None:
             piece.release()
             if data is None:
@@ -133,7 +133,7 @@ class WaitingFetch:
 
         self._context.node.runtime.in_thread(piece.read, on_read)
 
-    def _reply(self, answer: FetchAnswer, records: bytes) -> None:
+    def _reply(self, answer: ReplicaFetchAnswer, records: bytes) -> None:
         leader = member_of(self._context).raft.leader
         self._context.reply(_in_version(fetch_response(answer, leader, records), self._context.api_version))
 
@@ -141,7 +141,7 @@ class WaitingFetch:
 def _refusal(context: RequestContext, code: int) -> FetchResponse:
     metadata = member_of(context)
     raft = metadata.raft
-    answer = FetchAnswer(ErrorCode(code), raft.leader_id, raft.epoch, -1, metadata.log.log_start_offset)
+    answer = ReplicaFetchAnswer(ErrorCode(code), raft.leader_id, raft.epoch, -1, metadata.log.log_start_offset)
     return _in_version(fetch_response(answer, raft.leader, b""), context.api_version)
 
 

@@ -9,7 +9,7 @@ from strandline.codec.message import Message
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.log.partition_log import PartitionLog
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer
 from strandline.quorum.raft.raft import Raft
 from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.quorum.raft.voters import ReplicaKey
@@ -43,9 +43,9 @@ class QuorumMember(Protocol):
     def on_request(self, request: Message) -> Message:
         """Vote, BeginQuorumEpoch or EndQuorumEpoch; what must be on disk is, when this returns."""
 
-    def on_fetch(self, fetch: ReplicaFetch) -> FetchAnswer: ...
+    def on_fetch(self, fetch: ReplicaFetch) -> ReplicaFetchAnswer: ...
 
-    def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+    def answer_fetch(self, fetch: ReplicaFetch) -> ReplicaFetchAnswer:
         """Return the answer to a fetch that has been waiting."""
 
     def on_fetch_snapshot(self, key: ReplicaKey, leader_epoch: int, cluster_id: str | None) -> ErrorCode: ...

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any, Final
 
-from strandline.pipelines.changes.plan_tree import Node, expressions_in, id_of, word_of
+from strandline.pipelines.changes.plan_tree import PlanNode, expressions_in, id_of, word_of
 
 NAMED_QUERY: Final = "CTERelationDef"
 """`WITH name AS (...)`, which stands beside the query that refers to it."""
@@ -26,10 +26,10 @@ _ADDRESS: Final = "[B@"
 """How Java shows a literal of bytes: by its address."""
 
 
-class Columns:
-    def __init__(self, plan: Node, inputs: Mapping[str, str], functions: Mapping[int, str]) -> None:
+class PlanColumns:
+    def __init__(self, plan: PlanNode, inputs: Mapping[str, str], functions: Mapping[int, str]) -> None:
         self._functions = functions
-        self._computed: dict[int, list[Node]] = {}
+        self._computed: dict[int, list[PlanNode]] = {}
         """More than one where each row becomes several, as with sliding windows."""
         self._named: dict[int, str] = {}
         self._meant: dict[int, tuple[int, str]] = {}
@@ -58,23 +58,23 @@ class Columns:
                 self._named.update({each: f"{label}.{name}" for each, name in self.outputs(node)})
 
     @staticmethod
-    def _is_input(node: Node, inputs: Mapping[str, str]) -> bool:
+    def _is_input(node: PlanNode, inputs: Mapping[str, str]) -> bool:
         """Return whether it is an input. The innermost alias is ours; a function may use the name of an input again."""
         is_inner = not any(each.kind == "SubqueryAlias" for top in node.children for each in top.below())
         return is_inner and _alias_of(node) in inputs
 
-    def is_of_input(self, node: Node) -> bool:
+    def is_of_input(self, node: PlanNode) -> bool:
         """Return whether it only reads and decodes an input, which is the same whatever the file says."""
         return id(node) in self._of_inputs
 
-    def is_streaming(self, node: Node) -> bool:
+    def is_streaming(self, node: PlanNode) -> bool:
         if id(node) not in self._streaming:
             inner = [self.is_streaming(each) for each in node.children]
             is_leaf = "Streaming" in node.kind or bool(node.fields.get("isStreaming"))
             self._streaming[id(node)] = any(inner) if inner else is_leaf
         return self._streaming[id(node)]
 
-    def outputs(self, node: Node) -> list[tuple[int, str]]:
+    def outputs(self, node: PlanNode) -> list[tuple[int, str]]:
         """Ids and names of the columns of a node."""
         for name in ("projectList", "aggregateExpressions", "output", "outputAttrs"):
             if name in node.fields:
@@ -98,7 +98,7 @@ class Columns:
         finally:
             self._under_way.discard(column)
 
-    def text(self, node: Node, variables: dict[int, str] | None = None) -> str:
+    def text(self, node: PlanNode, variables: dict[int, str] | None = None) -> str:
         """Return how an expression is computed: `sum(orders.amount)`."""
         variables = {} if variables is None else variables
         if node.kind == "Alias":
@@ -120,12 +120,12 @@ class Columns:
         code = [self.code_of(node)] if node.kind.startswith("Python") else []
         return f"{node.kind.lower()}({', '.join([*inner, *told, *code])})"
 
-    def code_of(self, node: Node) -> str:
+    def code_of(self, node: PlanNode) -> str:
         found = id_of(node.fields.get("resultId"))
         return f"{node.name} {self._functions.get(found, '') if found is not None else ''}".strip()
 
 
-def _window(node: Node, column: str, text: str) -> str:
+def _window(node: PlanNode, column: str, text: str) -> str:
     """Return a window of time in few words: Spark makes a page of arithmetic of it."""
     numbers = {str(each.fields.get("value")) for each in node.below() if each.kind == "Literal"}
     lengths = sorted(int(each) / 1_000_000 for each in numbers if each.isdigit() and int(each) > 1)
@@ -144,7 +144,7 @@ def _is_places(value: Any) -> bool:
     return isinstance(value, list) and all(type(each) is int for each in value)
 
 
-def _literal(node: Node) -> str:
+def _literal(node: PlanNode) -> str:
     value, of = node.fields.get("value"), node.fields.get("dataType")
     if isinstance(value, str) and value.startswith(_ADDRESS):
         value = "bytes"
@@ -155,11 +155,11 @@ def _type(of: Any) -> str:
     return of if isinstance(of, str) else json.dumps(of, sort_keys=True)
 
 
-def _named(of: Iterable[Node]) -> list[tuple[int, str]]:
+def _named(of: Iterable[PlanNode]) -> list[tuple[int, str]]:
     unknown = count(-1, -1)
     return [(next(unknown) if each.id is None else each.id, each.name) for each in of]
 
 
-def _alias_of(node: Node) -> str | None:
+def _alias_of(node: PlanNode) -> str | None:
     told = node.fields.get("identifier")
     return told.get("name") if isinstance(told, dict) else None

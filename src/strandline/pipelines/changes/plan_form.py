@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from strandline.pipelines.changes.plan_columns import NAMED_QUERY, Columns
-from strandline.pipelines.changes.plan_tree import Node, references, tree_of, word_of
+from strandline.pipelines.changes.plan_columns import NAMED_QUERY, PlanColumns
+from strandline.pipelines.changes.plan_tree import PlanNode, references, tree_of, word_of
 
 TEXT_LENGTH_MAX: Final = 200
 """Of one part. Of a longer one its beginning is kept, for people, and a digest of all of it."""
@@ -58,7 +58,7 @@ def form_of(
     their id in the plan.
     """
     plan = tree_of(told)
-    columns = Columns(plan, inputs, functions or {})
+    columns = PlanColumns(plan, inputs, functions or {})
     walk = _Walk(columns)
     outputs = columns.outputs(plan)
     walk.visit(plan, {each for each, _ in outputs}, is_kept=False)
@@ -70,11 +70,11 @@ def form_of(
 class _Walk:
     """A walk from the output to the inputs that collects what is kept."""
 
-    columns: Columns
+    columns: PlanColumns
     state: list[str] = field(default_factory=list)
     all: list[str] = field(default_factory=list)
 
-    def visit(self, node: Node, needed: set[int], *, is_kept: bool) -> None:
+    def visit(self, node: PlanNode, needed: set[int], *, is_kept: bool) -> None:
         """`needed` are the columns that those above use: Spark computes and keeps no others."""
         if node.kind == "Project":
             used = [each for each in node.expressions("projectList") if each.id in needed]
@@ -94,7 +94,7 @@ class _Walk:
         for each in node.children:
             self.visit(each, needed, is_kept=is_kept)
 
-    def _operator(self, node: Node, needed: set[int], is_kept: bool) -> None:
+    def _operator(self, node: PlanNode, needed: set[int], is_kept: bool) -> None:
         columns = self.columns
         if node.kind in _DEDUPLICATIONS:
             self._tell(node, "keys", self._texts(node.expressions("keys")))
@@ -128,13 +128,13 @@ class _Walk:
         elif node.kind not in _NO_PART and not columns.is_of_input(node):
             self.all.append(f"{node.kind}: {self._texts(node.all_expressions())}")
 
-    def _is_stateful(self, node: Node) -> bool:
+    def _is_stateful(self, node: PlanNode) -> bool:
         if node.kind == "Join":
             return sum(self.columns.is_streaming(each) for each in node.children) == 2
         kinds = ("Aggregate", "Distinct", "GlobalLimit", *_DEDUPLICATIONS, *_STATE_FUNCTIONS)
         return node.kind in kinds and self.columns.is_streaming(node)
 
-    def _tell(self, node: Node, aspect: str, texts: Iterable[str]) -> None:
+    def _tell(self, node: PlanNode, aspect: str, texts: Iterable[str]) -> None:
         if self.columns.is_of_input(node):
             return
         text = f"{aspect}: {', '.join(texts)}"
@@ -142,7 +142,7 @@ class _Walk:
         if self._is_stateful(node):
             self.state.append(text)
 
-    def _state_function(self, node: Node) -> None:
+    def _state_function(self, node: PlanNode) -> None:
         columns = self.columns
         grouping = self._texts(node.expressions("groupingAttributes"))
         if not grouping:
@@ -155,12 +155,12 @@ class _Walk:
         settings = {name: node.fields.get(name) for name in ("stateType", "outputMode", "timeout", "timeMode")}
         self._tell(node, "settings", [json.dumps(settings, sort_keys=True)])
 
-    def _functions(self, used: Iterable[Node]) -> list[str]:
+    def _functions(self, used: Iterable[PlanNode]) -> list[str]:
         found = [each for top in used for each in top.below() if each.kind == "AggregateExpression"]
         # One that occurs twice is kept once.
         return list(dict.fromkeys(self._texts(found)))
 
-    def _texts(self, of: Iterable[Node]) -> list[str]:
+    def _texts(self, of: Iterable[PlanNode]) -> list[str]:
         return [self.columns.text(each) for each in of]
 
 

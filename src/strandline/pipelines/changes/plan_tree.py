@@ -8,12 +8,12 @@ from typing import Any
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class PlanNode:
     """A node of a plan, or of an expression."""
 
     kind: str
     fields: Mapping[str, Any]
-    children: Sequence[Node]
+    children: Sequence[PlanNode]
 
     @property
     def id(self) -> int | None:
@@ -23,37 +23,37 @@ class Node:
     def name(self) -> str:
         return str(self.fields.get("name", ""))
 
-    def below(self) -> Iterator[Node]:
+    def below(self) -> Iterator[PlanNode]:
         """Itself and everything below it, each before its children."""
         yield self
         for each in self.children:
             yield from each.below()
 
-    def expressions(self, name: str) -> list[Node]:
+    def expressions(self, name: str) -> list[PlanNode]:
         """Return the expressions in one field."""
         return expressions_in(self.fields.get(name))
 
-    def all_expressions(self) -> list[Node]:
+    def all_expressions(self) -> list[PlanNode]:
         return [each for name in self.fields for each in self.expressions(name)]
 
 
-def tree_of(told: Sequence[Mapping[str, Any]]) -> Node:
+def tree_of(told: Sequence[Mapping[str, Any]]) -> PlanNode:
     nodes = iter(told)
 
-    def read() -> Node:
+    def read() -> PlanNode:
         fields = dict(next(nodes))
         kind = str(fields.pop("class")).rstrip("$").rpartition(".")[2].rpartition("$")[2]
-        return Node(kind, fields, [read() for _ in range(fields.pop("num-children"))])
+        return PlanNode(kind, fields, [read() for _ in range(fields.pop("num-children"))])
 
     return read()
 
 
-def references(of: Iterable[Node]) -> set[int]:
+def references(of: Iterable[PlanNode]) -> set[int]:
     """Return the columns that expressions are made of, and those that they define."""
     return {each.id for top in of for each in top.below() if each.id is not None}
 
 
-def expressions_in(value: Any) -> list[Node]:
+def expressions_in(value: Any) -> list[PlanNode]:
     """Return a field that is an expression, or a list of them."""
     if not isinstance(value, list) or not value:
         return []

@@ -30,7 +30,7 @@ CLOSE_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """The cluster, the Spark and the directories of a run, as the user says them."""
 
     bootstrap: str | None = None
@@ -48,7 +48,7 @@ class Place:
 class Launch:
     """The node, the file and Spark of a run. Making it starts the node and loads the file; `close` ends all of it."""
 
-    def __init__(self, place: Place, stages: Stages, *, name: str, file: str | None = None) -> None:
+    def __init__(self, place: RunPlace, stages: Stages, *, name: str, file: str | None = None) -> None:
         self.place = place
         self.stages = stages
         self._name = name

@@ -55,7 +55,7 @@ from strandline.quorum.controller.heartbeats import Heartbeats
 from strandline.quorum.controller.in_sync_changes import InSyncChanges
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.own_broker import OwnBroker
-from strandline.quorum.controller.reassignment import Reassignment
+from strandline.quorum.controller.reassignment import Reassignments
 from strandline.quorum.controller.state import UNCLEAN_ELECTION, ControllerState, Decision, Decisions, Steps
 from strandline.quorum.controller.submission import DecisionsSubmission, Outcomes, Write, submit_steps
 from strandline.quorum.controller.topic_commands import (
@@ -114,7 +114,7 @@ class Controller(TopicCommands):
         self._registry = BrokerRegistry(state, self._elections)
         self._heartbeats = Heartbeats(state, self._elections)
         self._in_sync_changes = InSyncChanges(state)
-        self._reassignment = Reassignment(state)
+        self._reassignment = Reassignments(state)
         self._own_broker = OwnBroker(state, self._registry, self._heartbeats)
         self._balance_at = self._leaderless_at = 0.0
         if image is not None:
@@ -362,7 +362,7 @@ class Controller(TopicCommands):
         return self._elections
 
     @property
-    def reassignment(self) -> Reassignment:
+    def reassignment(self) -> Reassignments:
         return self._reassignment
 
     # Settings.

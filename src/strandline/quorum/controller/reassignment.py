@@ -28,7 +28,7 @@ def is_reassigning(partition: PartitionImage) -> bool:
     return bool(partition.adding_replicas or partition.removing_replicas)
 
 
-class Reassignment:
+class Reassignments:
     def __init__(self, state: ControllerState) -> None:
         self._state = state
 

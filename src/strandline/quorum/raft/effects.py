@@ -26,7 +26,7 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Send `request` and bring its answer to `Raft.on_answer(to, request, response)` with this same object.
 
     No answer (connection lost or refused, timed out) is `response=None`. A request that was never answered at all is
@@ -114,7 +114,7 @@ class WrongCluster:
 
 Effect: TypeAlias = (
     Save
-    | Send
+    | SendRequest
     | Flush
     | HighWatermark
     | LeaderKnown

@@ -35,7 +35,7 @@ class ReplicaFetch:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchAnswer:
+class ReplicaFetchAnswer:
     """What goes into the answer. Without error, divergence and snapshot: the entries from `fetch_offset` on.
 
     `may_wait`: there is nothing to tell yet. The driver keeps the request, at most as long as its max wait says, asks

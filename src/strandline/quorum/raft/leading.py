@@ -6,7 +6,7 @@ from typing import Final
 
 from strandline.errors import ErrorCode
 from strandline.quorum.raft.epochs import begin_epoch, end_epoch
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch, check_position
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer, check_position
 from strandline.quorum.raft.raft_log import EpochEnd, SnapshotId
 from strandline.quorum.raft.roles import Leader, ReplicaProgress, Resigned
 from strandline.quorum.raft.state import RaftState
@@ -16,7 +16,7 @@ OBSERVERS_MAX: Final = 2_000
 """How many observers a leader remembers; beyond that it forgets who fetched longest ago."""
 
 
-def on_fetch(state: RaftState, fetch: ReplicaFetch, now: float) -> FetchAnswer:
+def on_fetch(state: RaftState, fetch: ReplicaFetch, now: float) -> ReplicaFetchAnswer:
     answer = answer_fetch(state, fetch)
     role = state.role
     if isinstance(role, Leader) and fetch.replica_id >= 0 and answer.error == ErrorCode.NONE:
@@ -26,7 +26,7 @@ def on_fetch(state: RaftState, fetch: ReplicaFetch, now: float) -> FetchAnswer:
     return answer
 
 
-def answer_fetch(state: RaftState, fetch: ReplicaFetch) -> FetchAnswer:
+def answer_fetch(state: RaftState, fetch: ReplicaFetch) -> ReplicaFetchAnswer:
     log, high_watermark = state.log, state.high_watermark
     error = _why_not_served(state, fetch.cluster_id, fetch.current_leader_epoch, fetch.replica_id)
     offset = fetch.fetch_offset
@@ -40,7 +40,7 @@ def answer_fetch(state: RaftState, fetch: ReplicaFetch) -> FetchAnswer:
         if error == ErrorCode.NONE and position is None:
             end = log.end_offset if fetch.replica_id >= 0 else high_watermark
             may_wait = offset >= end and fetch.high_watermark >= high_watermark
-    return FetchAnswer(
+    return ReplicaFetchAnswer(
         error,
         state.leader_id,
         state.epoch,

@@ -21,7 +21,7 @@ from strandline.codec.messages import vote_request as vote
 from strandline.codec.messages import vote_response as voted
 from strandline.errors import ErrorCode
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer
 from strandline.quorum.raft.raft_log import SnapshotId
 from strandline.quorum.raft.voters import Peer, ReplicaKey, Voter
 
@@ -209,7 +209,7 @@ def replica_fetch(request: fetch.FetchRequest) -> ReplicaFetch | None:
     )
 
 
-def fetch_response(answer: FetchAnswer, leader: Peer | None, records: Any) -> fetched.FetchResponse:
+def fetch_response(answer: ReplicaFetchAnswer, leader: Peer | None, records: Any) -> fetched.FetchResponse:
     """`records` are the bytes read for it; they are left out beside an error, a divergence or a snapshot."""
     if answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
         return fetched.FetchResponse(error_code=answer.error)

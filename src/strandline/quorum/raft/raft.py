@@ -25,7 +25,7 @@ from strandline.codec.messages.vote_request import VoteRequest
 from strandline.errors import NotLeader
 from strandline.quorum.raft import elections, epochs, following, leading
 from strandline.quorum.raft.effects import Effect, Flush
-from strandline.quorum.raft.fetch import FetchAnswer, ReplicaFetch
+from strandline.quorum.raft.fetch import ReplicaFetch, ReplicaFetchAnswer
 from strandline.quorum.raft.raft_log import RaftLog, SnapshotId
 from strandline.quorum.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from strandline.quorum.raft.state import RaftState
@@ -246,11 +246,11 @@ class Raft:
         assert isinstance(request, EndQuorumEpochRequest), request
         return self.on_end_quorum_epoch(request, now)
 
-    def on_fetch(self, fetch: ReplicaFetch, now: float) -> FetchAnswer:
+    def on_fetch(self, fetch: ReplicaFetch, now: float) -> ReplicaFetchAnswer:
         """Answer a Fetch. The fetch offset counts as the acknowledgement of the replica."""
         return leading.on_fetch(self._state, fetch, now)
 
-    def answer_fetch(self, fetch: ReplicaFetch) -> FetchAnswer:
+    def answer_fetch(self, fetch: ReplicaFetch) -> ReplicaFetchAnswer:
         """Answer a request that has been waiting; unlike a new one it does not show that the replica is alive."""
         return leading.answer_fetch(self._state, fetch)
 

@@ -17,7 +17,7 @@ from strandline.quorum.raft.effects import (
     Leading,
     NoLongerLeading,
     Save,
-    Send,
+    SendRequest,
 )
 from strandline.quorum.raft.messages import VERSIONS
 from strandline.quorum.raft.raft_log import RaftLog
@@ -125,7 +125,7 @@ class RaftState:
 
     def send(self, to: Peer, request: Message, extra_s: float = 0.0) -> None:
         timeout_s = self.timing.request_timeout_s + extra_s
-        self.effects.append(Send(to, request, VERSIONS[type(request)], timeout_s))
+        self.effects.append(SendRequest(to, request, VERSIONS[type(request)], timeout_s))
 
     def learn_voters(self, voters: VoterSet, offset: int) -> None:
         """Take the voters of a record at `offset`. A leader counts them from now on, with what it knows of each."""
