@@ -11,7 +11,7 @@ from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 from strandline.broker.coordinating import coordinator_context
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
 from strandline.codec.columns import Columns, decode_batch
-from strandline.coordinators.groups.events import Append, AppendWhole, Loaded, Record, Reply
+from strandline.coordinators.groups.events import Append, AppendWhole, CoordinatorRecord, Loaded, Reply
 from strandline.errors import ErrorCode
 
 
@@ -63,7 +63,7 @@ def _nothing(columns: Columns) -> Iterator[Any]:
 
 
 def append(*keys: str) -> Append:
-    return Append(tuple(Record(key.encode(), b"value") for key in keys))
+    return Append(tuple(CoordinatorRecord(key.encode(), b"value") for key in keys))
 
 
 def whole(*keys: str) -> AppendWhole:

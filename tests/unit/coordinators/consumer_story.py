@@ -28,11 +28,11 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     ConsumerHeartbeat,
+    CoordinatorRecord,
     DescribeConsumerGroup,
     Event,
     FetchOffsets,
     Loaded,
-    Record,
     Reply,
     StartTimer,
     TimerFired,
@@ -87,7 +87,7 @@ class ConsumerStory:
         self.topics = ChangingTopics(**({"t": 4} if topics is None else topics))
         self.seed = seed
         self.now_ms = 1_000_000
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.last: object = None
         self.steps_per_reload = 1

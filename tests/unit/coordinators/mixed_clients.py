@@ -45,12 +45,12 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     ConsumerHeartbeat,
+    CoordinatorRecord,
     Event,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Loaded,
-    Record,
     Reply,
     StartTimer,
     SyncGroup,
@@ -89,7 +89,7 @@ class Table:
         self.config = GroupConfig(**{"initial_rebalance_delay_ms": 0, **config})  # type: ignore[arg-type]
         self.topics = FixedTopics(TOPICS)
         self.now_ms = 1_000_000
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.clients: list[Client] = []
         self.random = Random(seed)

@@ -35,13 +35,13 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     CommitTransactionalOffsets,
+    CoordinatorRecord,
     Event,
     FetchOffsets,
     Heartbeat,
     JoinGroup,
     LeaveGroup,
     Loaded,
-    Record,
     Reply,
     StartTimer,
     SyncGroup,
@@ -398,7 +398,7 @@ class Story:
     def tell(self, client: Client, what: str) -> None:
         self.trace.append(f"{self.short_names.get(client.member_id, client.name)}: {what}")
 
-    def tell_record(self, record: Record) -> str:
+    def tell_record(self, record: CoordinatorRecord) -> str:
         key, value = decode_coordinator_record(record.key, record.value)
         if isinstance(value, GroupMetadataValue):
             members = ", ".join(

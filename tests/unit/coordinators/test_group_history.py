@@ -13,7 +13,7 @@ from tests.unit.coordinators.story import REBALANCE_MS, SESSION_MS, Story
 
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, Member, Protocol
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, Protocol
 from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment, encode_subscription
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
 from strandline.coordinators.groups.events import Tell
@@ -335,7 +335,7 @@ def test_every_rebalance_begins_with_a_reason_and_ends(seed: int, monkeypatch: p
 def group_of(*members: str) -> ClassicGroup:
     group = ClassicGroup("orders")
     for name in members:
-        member = Member(name, None, f"client-{name}", "/10.0.0.1", 1, 1, (Protocol("range", b""),), owns(0))
+        member = ClassicGroupMember(name, None, f"client-{name}", "/10.0.0.1", 1, 1, (Protocol("range", b""),), owns(0))
         group.add(member, "consumer")
     return group
 

@@ -15,7 +15,7 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.codec.messages.share_group_metadata_key import ShareGroupMetadataKey
 from strandline.codec.messages.share_group_metadata_value import ShareGroupMetadataValue
-from strandline.coordinators.groups.events import Loaded, Record, TopicDeleted
+from strandline.coordinators.groups.events import CoordinatorRecord, Loaded, TopicDeleted
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import (
     group_metadata_record,
@@ -44,7 +44,7 @@ def settled(shard: GroupShard) -> dict[str, object]:
     }
 
 
-def replayed(records: list[Record]) -> GroupShard:
+def replayed(records: list[CoordinatorRecord]) -> GroupShard:
     shard = GroupShard(GroupConfig(), random.Random(0))
     shard.load(records)
     shard.step(Loaded(), 0)
@@ -143,7 +143,7 @@ def test_a_restart_anywhere_leaves_a_group_that_works(seed: int) -> None:
 
 
 def test_the_same_history_gives_the_same_records() -> None:
-    def run() -> list[Record]:
+    def run() -> list[CoordinatorRecord]:
         story = Story(seed=5)
         choice = random.Random(5)
         for _ in range(200):
@@ -170,7 +170,9 @@ def test_a_group_tombstone_takes_the_group_and_leaves_the_offsets() -> None:
     story.pass_ms(3_000)
     story.sync("A", {"A": b"p0"})
     story.commit("A", 8)
-    shard = replayed([*story.records, Record(encode_coordinator_key(GroupMetadataKey(group="orders")), None)])
+    shard = replayed(
+        [*story.records, CoordinatorRecord(encode_coordinator_key(GroupMetadataKey(group="orders")), None)]
+    )
     assert shard.groups["orders"].protocol_type is None
     assert shard.offsets.get("orders", "t", 0) is not None
 
@@ -178,7 +180,7 @@ def test_a_group_tombstone_takes_the_group_and_leaves_the_offsets() -> None:
 def test_records_of_other_kinds_are_stepped_over() -> None:
     key = encode_coordinator_key(ShareGroupMetadataKey(group_id="shared"))
     value = encode_coordinator_value(ShareGroupMetadataValue(epoch=3))
-    shard = replayed([Record(key, value), Record(b"\x7f\xff later kind", b"\x00\x00")])
+    shard = replayed([CoordinatorRecord(key, value), CoordinatorRecord(b"\x7f\xff later kind", b"\x00\x00")])
     assert shard.groups == {}
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinators.test_sinks import last_of_each
 from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, Story
 
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import is_of_sink
 from strandline.coordinators.transactions.transaction import UNFINISHED
@@ -234,7 +234,7 @@ def test_every_part_of_the_log_says_the_same_compacted_or_not(seed: int, monkeyp
             assert loaded(world.story, [*last_of_each(log[:clean]), *log[clean:end]]) == expected, (clean, end)
 
 
-def loaded(story: Story, log: list[Record]) -> tuple[object, ...]:
+def loaded(story: Story, log: list[CoordinatorRecord]) -> tuple[object, ...]:
     shard = TransactionShard(story.config, coordinator_epoch=1)
     shard.load(log)
     sinks = {name: (sink.last_batch_id, sink.note, set(sink.transactional_ids)) for name, sink in shard.sinks.items()}

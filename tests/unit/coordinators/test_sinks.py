@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, Story
 
 from strandline.codec.messages.commit_batch_request import SinkTransaction
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.partitioning import partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink
@@ -359,7 +359,7 @@ def test_what_follows_from_a_decision_is_asked_for_before_the_next_one(
     assert states(story, A, B, C) == ["PrepareCommit"] * 3
 
 
-def last_of_each(log: list[Record]) -> list[Record]:
+def last_of_each(log: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
     """What compaction leaves."""
     last = {record.key: index for index, record in enumerate(log)}
     return [record for index, record in enumerate(log) if last[record.key] == index]

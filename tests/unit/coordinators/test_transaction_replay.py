@@ -16,7 +16,7 @@ from tests.unit.coordinators.transaction_story import TIMEOUT_MS, Story, Token
 from strandline.codec.internal_records import encode_coordinator_key
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
-from strandline.coordinators.groups.events import Loaded, Record
+from strandline.coordinators.groups.events import CoordinatorRecord, Loaded
 from strandline.coordinators.transactions.transaction import EPOCH_LAST, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import (
@@ -213,7 +213,7 @@ def test_what_the_log_may_hold_besides() -> None:
     record = transaction_record(full(), transaction_version=2)
     shard = TransactionShard(TransactionConfig(), coordinator_epoch=1)
     unknown = encode_coordinator_key(GroupMetadataKey(group="g"))
-    shard.load([record, Record(unknown, b"?"), tombstone("never heard of")])
+    shard.load([record, CoordinatorRecord(unknown, b"?"), tombstone("never heard of")])
     assert shard.transactions == {"x": full()}
     shard.load([tombstone("x")])
     assert not shard.transactions

@@ -11,7 +11,7 @@ from strandline.codec.messages.commit_batch_request import CommitBatchRequest, S
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
-from strandline.coordinators.groups.events import Append, Loaded, Record, Reply, StartTimer, Tell, TimerFired
+from strandline.coordinators.groups.events import Append, CoordinatorRecord, Loaded, Reply, StartTimer, Tell, TimerFired
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
@@ -54,8 +54,8 @@ class Story:
     def __init__(self, **settings: int) -> None:
         self.config = TransactionConfig(**settings)
         self.now_ms = 1_000_000
-        self.log: list[Record] = []
-        self.appends: list[tuple[Record, ...]] = []
+        self.log: list[CoordinatorRecord] = []
+        self.appends: list[tuple[CoordinatorRecord, ...]] = []
         self.markers: list[SendMarkers] = []
         """Asked for and not written yet."""
         self.told: list[str] = []

@@ -23,8 +23,8 @@ from strandline.coordinators.groups.events import (
     AppendTransactional,
     AppendWhole,
     CancelTimer,
+    CoordinatorRecord,
     Loaded,
-    Record,
     Reply,
     StartTimer,
     Tell,
@@ -118,9 +118,9 @@ class CoordinatorContext(Generic[ShardT]):
         """Requests that the shard has not answered yet."""
         self._held: deque[tuple[int, Waiting | EncodedWait, Any]] = deque()
         """Answers that wait until the append with this number is committed."""
-        self._unwritten: list[Record] = []
+        self._unwritten: list[CoordinatorRecord] = []
         """Asked for in this turn of the loop, under the present number."""
-        self._writing: deque[tuple[int, list[Record] | AppendTransactional | AppendWhole]] = deque()
+        self._writing: deque[tuple[int, list[CoordinatorRecord] | AppendTransactional | AppendWhole]] = deque()
         """By number: asked for in earlier turns, and too much for one turn to write; or in a batch of its own."""
         self._append_number = 0
         self._committed_number = 0
@@ -239,7 +239,7 @@ class CoordinatorContext(Generic[ShardT]):
     def restart_session(self, key: Any, timeout_ms: int) -> None:
         self._start_timer(key, timeout_ms / 1000)
 
-    def append_plain(self, record: Record, waiting: EncodedWait, response: bytes) -> None:
+    def append_plain(self, record: CoordinatorRecord, waiting: EncodedWait, response: bytes) -> None:
         """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
         self._begin_append()
         self._unwritten.append(record)
@@ -279,7 +279,7 @@ class CoordinatorContext(Generic[ShardT]):
         if self._writing:
             self._runtime.call_soon(self.flush)
 
-    def _append_share(self, number: int, records: list[Record]) -> None:
+    def _append_share(self, number: int, records: list[CoordinatorRecord]) -> None:
         count = 1 if len(records) == 1 else _count_of_share(records)
         on_committed: OnCommitted = partial(self._on_committed, number)
         if count < len(records):
@@ -288,7 +288,7 @@ class CoordinatorContext(Generic[ShardT]):
             on_committed = self._on_part_committed
         self._append_batch(records[:count], on_committed)
 
-    def _append_batch(self, records: Sequence[Record], on_committed: OnCommitted) -> None:
+    def _append_batch(self, records: Sequence[CoordinatorRecord], on_committed: OnCommitted) -> None:
         try:
             self._partition.append_internal(_batch_of(records, self._runtime.now_ms()), on_committed)
         except (StrandlineError, OSError) as error:
@@ -460,7 +460,7 @@ def waiting_of(token: Token) -> Waiting:
     return waiting
 
 
-def _count_of_share(records: list[Record]) -> int:
+def _count_of_share(records: list[CoordinatorRecord]) -> int:
     """How many of the records go into the next batch."""
     size = 0
     for count, record in enumerate(records[:RECORDS_PER_TURN_MAX]):
@@ -470,7 +470,7 @@ def _count_of_share(records: list[Record]) -> int:
     return min(len(records), RECORDS_PER_TURN_MAX)
 
 
-def _batch_of(records: Sequence[Record], now_ms: int) -> bytes:
+def _batch_of(records: Sequence[CoordinatorRecord], now_ms: int) -> bytes:
     if len(records) == 1:
         key, value = records[0]
         return encode_record(value, key, (), now_ms)

@@ -20,7 +20,7 @@ from strandline.broker.coordinating.transaction_verification import OnVerified, 
 from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns
 from strandline.config.transaction_settings import TransactionSettings
-from strandline.coordinators.groups.events import Record, Tell
+from strandline.coordinators.groups.events import CoordinatorRecord, Tell
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
     AllocateProducerId,
@@ -289,12 +289,12 @@ class TransactionTopicOfNode:
         return self._environment.image().features.get(TRANSACTION_VERSION, 0)
 
 
-def _records_of(columns: Columns) -> Iterator[Record]:
+def _records_of(columns: Columns) -> Iterator[CoordinatorRecord]:
     """No producer writes transactionally to the topic of transactions; a control batch in it would be none of ours."""
     if not columns.is_control:
         for record in columns.records():
             if record.key is not None:
-                yield Record(record.key, record.value)
+                yield CoordinatorRecord(record.key, record.value)
 
 
 def _tell(line: Tell) -> None:

@@ -16,12 +16,18 @@ from strandline.codec.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE
 from strandline.coordinators.groups.classic.rebalance import session_key
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
 from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
-from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups, Record
+from strandline.coordinators.groups.events import (
+    CoordinatorRecord,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    ListGroups,
+)
 from strandline.coordinators.groups.group_records import group_tombstone, offset_tombstone
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
@@ -58,7 +64,7 @@ def described(group: ClassicGroup) -> DescribedGroup:
     )
 
 
-def described_member(member: Member, protocol_name: str | None) -> DescribedGroupMember:
+def described_member(member: ClassicGroupMember, protocol_name: str | None) -> DescribedGroupMember:
     return DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -123,7 +129,7 @@ def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, step: St
     step.reply(event.token, DeletableGroupResult(group_id=group.group_id))
 
 
-def group_tombstones(group: Group) -> list[Record]:
+def group_tombstones(group: Group) -> list[CoordinatorRecord]:
     if isinstance(group, ConsumerGroup):
         return consumer_group_tombstones(group)
     return [group_tombstone(group.group_id)]
@@ -146,7 +152,7 @@ def delete_offsets(group: Group | None, offsets: CommittedOffsets, event: Delete
     if group is None or code is not ErrorCode.NONE:
         step.reply(event.token, OffsetDeleteResponse(error_code=code))
         return
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     response = OffsetDeleteResponse()
     subscribed = subscribed_topics(group)
     for topic in request.topics:

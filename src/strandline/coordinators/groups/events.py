@@ -55,7 +55,7 @@ Response = (
 )
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """One record of `__consumer_offsets`; a value of None is a tombstone."""
 
     key: bytes
@@ -254,7 +254,7 @@ Event = Request | TransactionEnded | TopicDeleted | TopicsChanged | TimerFired[T
 
 
 class Append(NamedTuple):
-    records: tuple[Record, ...]
+    records: tuple[CoordinatorRecord, ...]
 
 
 class AppendWhole(NamedTuple):
@@ -263,13 +263,13 @@ class AppendWhole(NamedTuple):
     The shard sees to it that they fit `max.message.bytes`.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[CoordinatorRecord, ...]
 
 
 class AppendTransactional(NamedTuple):
     """Records within the open transaction of a producer, in one batch of their own; replies wait as for `Append`."""
 
-    records: tuple[Record, ...]
+    records: tuple[CoordinatorRecord, ...]
     producer_id: int
     producer_epoch: int
     verified: object

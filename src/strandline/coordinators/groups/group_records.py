@@ -16,8 +16,8 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.group_metadata_value import GroupMetadataValue, MemberMetadata
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member, Protocol
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState, Protocol
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.ids import ZERO_UUID
 
 GROUP_METADATA_VERSION = 3
@@ -37,21 +37,21 @@ TOPIC_ID_TAG = b"\x01\x00\x10"
 """One tagged field, number 0, of 16 bytes."""
 
 
-def offset_commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> Record:
+def offset_commit_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
     key = offset_key(group_id, topic, partition)
     if value.expire_timestamp != -1:
-        return Record(key, encode_coordinator_value(value, OFFSET_COMMIT_WITH_EXPIRY_VERSION))
+        return CoordinatorRecord(key, encode_coordinator_value(value, OFFSET_COMMIT_WITH_EXPIRY_VERSION))
     metadata = value.metadata.encode()
     if len(metadata) >= ONE_BYTE_LENGTHS_END:
-        return Record(key, encode_coordinator_value(value, OFFSET_COMMIT_VERSION))
+        return CoordinatorRecord(key, encode_coordinator_value(value, OFFSET_COMMIT_VERSION))
     # By hand, because thousands are written in a second: what the compiled codec makes of it, too.
     head = OFFSET_HEAD.pack(OFFSET_COMMIT_VERSION, value.offset, value.leader_epoch, len(metadata) + 1)
     tail = NO_TOPIC_ID if value.topic_id == ZERO_UUID else TOPIC_ID_TAG + value.topic_id.bytes
-    return Record(key, b"".join((head, metadata, COMMIT_TIMESTAMP.pack(value.commit_timestamp), tail)))
+    return CoordinatorRecord(key, b"".join((head, metadata, COMMIT_TIMESTAMP.pack(value.commit_timestamp), tail)))
 
 
-def offset_tombstone(group_id: str, topic: str, partition: int) -> Record:
-    return Record(offset_key(group_id, topic, partition), None)
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(offset_key(group_id, topic, partition), None)
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
@@ -61,17 +61,17 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     )
 
 
-def group_tombstone(group_id: str) -> Record:
-    return Record(encode_coordinator_key(GroupMetadataKey(group=group_id)), None)
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(encode_coordinator_key(GroupMetadataKey(group=group_id)), None)
 
 
-def group_metadata_record(group: ClassicGroup, *, is_agreed: bool = True) -> Record:
+def group_metadata_record(group: ClassicGroup, *, is_agreed: bool = True) -> CoordinatorRecord:
     """A group whose members have yet to agree on a generation is recorded without a leader; see `ClassicGroup`."""
     key = encode_coordinator_key(GroupMetadataKey(group=group.group_id))
     value = group_metadata_value(group)
     if not is_agreed:
         value.leader = None
-    return Record(key, encode_coordinator_value(value, GROUP_METADATA_VERSION))
+    return CoordinatorRecord(key, encode_coordinator_value(value, GROUP_METADATA_VERSION))
 
 
 def group_metadata_value(group: ClassicGroup) -> GroupMetadataValue:
@@ -109,7 +109,7 @@ def group_from_metadata(group_id: str, value: GroupMetadataValue) -> ClassicGrou
     group.is_agreed = value.leader is not None or not value.members
     for member in value.members:
         group.add(
-            Member(
+            ClassicGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 client_id=member.client_id,

@@ -28,6 +28,7 @@ from strandline.coordinators.groups.events import (
     CommitOffsets,
     CommitTransactionalOffsets,
     ConsumerHeartbeat,
+    CoordinatorRecord,
     DeleteGroup,
     DeleteOffsets,
     DescribeConsumerGroup,
@@ -40,7 +41,6 @@ from strandline.coordinators.groups.events import (
     LeaveGroup,
     ListGroups,
     Loaded,
-    Record,
     SyncGroup,
     TimerFired,
     TimerKey,
@@ -231,7 +231,7 @@ class GroupShard:
 
     def commit_plain(
         self, plain: PlainCommit, offset: int, leader_epoch: int, now_ms: int
-    ) -> tuple[Record, int | None] | None:
+    ) -> tuple[CoordinatorRecord, int | None] | None:
         """Move a position as `step(CommitOffsets)` would; return its record and the session timeout to restart.
 
         Return None, with nothing changed, if `step` has to answer: the group is unknown or the commit is rejected.

@@ -21,7 +21,7 @@ from uuid import UUID
 
 from strandline.codec.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from strandline.codec.messages.consumer_protocol_subscription import TopicPartition as OwnedPartitions
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState
 from strandline.coordinators.groups.classic.consumer_protocol import (
     PROTOCOL_TYPE,
     decode_assignment,
@@ -236,8 +236,8 @@ def is_agreed(group: ConsumerGroup, *, without: Collection[str] = ()) -> bool:
     return not without and group.state is ConsumerGroupState.STABLE
 
 
-def _as_classic_member(member: ConsumerMember, classic: ClassicMember) -> Member:
-    return Member(
+def _as_classic_member(member: ConsumerMember, classic: ClassicMember) -> ClassicGroupMember:
+    return ClassicGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from strandline.codec.columns import Columns
-from strandline.coordinators.groups.events import Record, TransactionEnded
+from strandline.coordinators.groups.events import CoordinatorRecord, TransactionEnded
 
 MARKER_KEY = Struct(">hh")
 ABORT_MARKER = 0
@@ -26,7 +26,7 @@ class PendingRecord(NamedTuple):
     producer_id: int
 
 
-Replayed = Record | PendingRecord | TransactionEnded
+Replayed = CoordinatorRecord | PendingRecord | TransactionEnded
 
 
 def replay(columns: Columns) -> Iterator[Replayed]:
@@ -46,4 +46,4 @@ def replay(columns: Columns) -> Iterator[Replayed]:
     else:
         for record in columns.records():
             if record.key is not None:
-                yield Record(record.key, record.value)
+                yield CoordinatorRecord(record.key, record.value)

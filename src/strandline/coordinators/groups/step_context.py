@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from strandline.coordinators.groups.classic.classic_group import Member
+from strandline.coordinators.groups.classic.classic_group import ClassicGroupMember
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
 from strandline.coordinators.groups.events import (
     Append,
     AppendTransactional,
     CancelTimer,
+    CoordinatorRecord,
     Effect,
-    Record,
     Reply,
     Response,
     StartTimer,
@@ -35,11 +35,11 @@ class StepContext:
         self.history = history
         self.effects: list[Effect] = []
 
-    def append(self, *records: Record) -> None:
+    def append(self, *records: CoordinatorRecord) -> None:
         self.effects.append(Append(records))
 
     def append_transactional(
-        self, producer_id: int, producer_epoch: int, records: list[Record], *, verified: object
+        self, producer_id: int, producer_epoch: int, records: list[CoordinatorRecord], *, verified: object
     ) -> None:
         self.effects.append(AppendTransactional(tuple(records), producer_id, producer_epoch, verified))
 
@@ -58,7 +58,7 @@ class StepContext:
         self,
         group: Group,
         what: Happening,
-        member: Member | ConsumerMember | MemberRef | None = None,
+        member: ClassicGroupMember | ConsumerMember | MemberRef | None = None,
         *,
         reason: str = "",
         opens: bool = True,

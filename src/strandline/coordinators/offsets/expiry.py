@@ -20,7 +20,7 @@ from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups.admin import group_tombstones
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
-from strandline.coordinators.groups.events import Record, TimerKey, TimerKind
+from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import offset_tombstone
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
@@ -47,7 +47,7 @@ class OffsetExpiry:
     def on_timer(self, groups: MutableMapping[str, Group], offsets: CommittedOffsets, step: StepContext) -> None:
         if not self._left:
             self._left.extend(groups)
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         looked_at = 0
         while self._left and looked_at < OFFSETS_PER_STEP_MAX:
             group = groups.get(self._left.popleft())
@@ -72,7 +72,7 @@ def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
     return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any_or_pending(group.group_id)
 
 
-def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) -> list[Record]:
+def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) -> list[CoordinatorRecord]:
     """Forget the expired offsets of a group; their tombstones."""
     if not offsets.has_any(group.group_id) or (since_ms := retained_since(group)) is None:
         return []

@@ -24,7 +24,7 @@ from strandline.codec.messages.offset_fetch_response import (
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.classic.rebalance import restart_session
 from strandline.coordinators.groups.consumer.consumer_group import Group
-from strandline.coordinators.groups.events import CommitOffsets, FetchOffsets, Record
+from strandline.coordinators.groups.events import CommitOffsets, CoordinatorRecord, FetchOffsets
 from strandline.coordinators.groups.group_records import offset_commit_record, offset_tombstone
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import is_replaced
@@ -157,7 +157,7 @@ def commit(offsets: CommittedOffsets, group: Group, event: CommitOffsets, step: 
     if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
         # A commit is a sign of life, as good as a heartbeat; in the classic protocol only.
         restart_session(group, member, step)
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     response = OffsetCommitResponse()
     code = (
         ErrorCode.UNKNOWN_TOPIC_ID

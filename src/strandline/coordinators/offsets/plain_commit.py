@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.groups.events import Record, TimerKey, TimerKind
+from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import NO_TOPIC_ID, OFFSET_COMMIT_VERSION, TOPIC_ID_TAG, offset_key
 from strandline.ids import ZERO_UUID
 
@@ -53,8 +53,8 @@ class PlainCommit:
         self._key = offset_key(self.group_id, self.topic, self.partition)
         self._value_end = NO_TOPIC_ID if self.topic_id == ZERO_UUID else TOPIC_ID_TAG + self.topic_id.bytes
 
-    def at(self, offset: int, leader_epoch: int, now_ms: int) -> tuple[OffsetCommitValue, Record]:
+    def at(self, offset: int, leader_epoch: int, now_ms: int) -> tuple[OffsetCommitValue, CoordinatorRecord]:
         """Return the position at `offset`, and its record."""
         head = OFFSET_WITHOUT_METADATA.pack(OFFSET_COMMIT_VERSION, offset, leader_epoch, NO_METADATA_LENGTH, now_ms)
         value = OffsetCommitValue(offset, leader_epoch, "", now_ms, -1, self.topic_id)
-        return value, Record(self._key, head + self._value_end)
+        return value, CoordinatorRecord(self._key, head + self._value_end)

@@ -16,7 +16,7 @@ from strandline.codec.messages.offset_commit_response import OffsetCommitRespons
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer import offset_access as consumer_offsets
 from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup, Group
-from strandline.coordinators.groups.events import CommitTransactionalOffsets, Record
+from strandline.coordinators.groups.events import CommitTransactionalOffsets, CoordinatorRecord
 from strandline.coordinators.groups.group_records import offset_commit_record
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.offsets.offsets import CommittedOffsets, accepted
@@ -59,7 +59,7 @@ def classic_error(group: ClassicGroup, request: OffsetCommitRequest) -> ErrorCod
 def commit(offsets: CommittedOffsets, event: CommitTransactionalOffsets, step: StepContext) -> None:
     """Commit what `commit_error` let pass, once the transaction is. As in Kafka it is no sign of life of a member."""
     group_id = event.request.group_id
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     response = OffsetCommitResponse()
     for topic, partition, value in accepted(event.request, response, step):
         offsets.pending.put(event.producer_id, group_id, topic, partition, value)

@@ -16,7 +16,7 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.sink_decision_key import SinkDecisionKey
 from strandline.codec.messages.sink_decision_value import CommittedTransaction, SinkDecisionValue
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.transactions.sinks import Decision, TaskTransaction
 from strandline.ids import sink_key
 
@@ -27,7 +27,7 @@ def is_of_sink(key: bytes) -> bool:
     return key[:2] == _KEY_ID
 
 
-def decision_record(decision: Decision) -> Record:
+def decision_record(decision: Decision) -> CoordinatorRecord:
     # Every id of the sink begins alike; what tells them apart is enough.
     begin = len(sink_key(decision.sink_id))
     value = SinkDecisionValue(
@@ -39,11 +39,11 @@ def decision_record(decision: Decision) -> Record:
         ],
         note=decision.note,
     )
-    return Record(_key_of(decision.sink_id), encode_coordinator_value(value))
+    return CoordinatorRecord(_key_of(decision.sink_id), encode_coordinator_value(value))
 
 
-def sink_tombstone(sink_id: str) -> Record:
-    return Record(_key_of(sink_id), None)
+def sink_tombstone(sink_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(_key_of(sink_id), None)
 
 
 def _key_of(sink_id: str) -> bytes:

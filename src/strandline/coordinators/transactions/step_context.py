@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.coordinators.groups.events import Append, AppendWhole, Record, Reply, StartTimer, Tell, Token
+from strandline.coordinators.groups.events import Append, AppendWhole, CoordinatorRecord, Reply, StartTimer, Tell, Token
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,
@@ -122,7 +122,7 @@ class TransactionStepContext:
         self.coordinator_epoch = coordinator_epoch
         self.effects: list[Effect] = []
 
-    def record_of(self, transaction: Transaction) -> Record:
+    def record_of(self, transaction: Transaction) -> CoordinatorRecord:
         return transaction_record(transaction, transaction_version=self.config.transaction_version)
 
     def put(self, *transactions: Transaction) -> None:
@@ -141,7 +141,7 @@ class TransactionStepContext:
         self.known.keep(transaction)
         return True
 
-    def append(self, *records: Record) -> None:
+    def append(self, *records: CoordinatorRecord) -> None:
         self.effects.append(Append(records))
 
     def reply(self, token: Token, response: Response) -> None:

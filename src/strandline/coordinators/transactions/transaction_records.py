@@ -14,13 +14,13 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
 from strandline.codec.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.errors import MalformedMessage
 from strandline.ids import TopicPartition
 
 
-def transaction_record(transaction: Transaction, *, transaction_version: int) -> Record:
+def transaction_record(transaction: Transaction, *, transaction_version: int) -> CoordinatorRecord:
     """Return the record, with the tagged fields that the level of `transaction.version` allows."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -39,11 +39,11 @@ def transaction_record(transaction: Transaction, *, transaction_version: int) ->
         value.last_producer_epoch = transaction.last_producer_epoch
         value.client_transaction_version = transaction.transaction_version
     version = 1 if transaction_version > 0 else 0
-    return Record(key_of(transaction.transactional_id), encode_coordinator_value(value, version))
+    return CoordinatorRecord(key_of(transaction.transactional_id), encode_coordinator_value(value, version))
 
 
-def tombstone(transactional_id: str) -> Record:
-    return Record(key_of(transactional_id), None)
+def tombstone(transactional_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(key_of(transactional_id), None)
 
 
 def key_of(transactional_id: str) -> bytes:

@@ -45,7 +45,7 @@ class Protocol(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class ClassicGroupMember:
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -71,7 +71,7 @@ class ClassicGroup:
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static_members: dict[str, str] = {}
         """Instance id to member id."""
         self.pending_join: dict[str, None] = {}
@@ -141,7 +141,7 @@ class ClassicGroup:
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def add(self, member: Member, protocol_type: str) -> None:
+    def add(self, member: ClassicGroupMember, protocol_type: str) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         assert self.protocol_type == protocol_type
@@ -156,7 +156,12 @@ class ClassicGroup:
         self.pending_join.pop(member.member_id, None)
 
     def update(
-        self, member: Member, protocols: tuple[Protocol, ...], *, rebalance_timeout_ms: int, session_timeout_ms: int
+        self,
+        member: ClassicGroupMember,
+        protocols: tuple[Protocol, ...],
+        *,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
     ) -> None:
         self.supporters.subtract(protocol.name for protocol in member.protocols)
         self.supporters.update(protocol.name for protocol in protocols)
@@ -178,7 +183,7 @@ class ClassicGroup:
         self.pending_join.pop(member_id, None)
         self.pending_sync.pop(member_id, None)
 
-    def replace_static(self, old_id: str, new_id: str) -> Member:
+    def replace_static(self, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give the instance id to a new process: the same assignment, another member id."""
         assert old_id not in self.awaiting_join
         assert old_id not in self.awaiting_sync

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member, Protocol
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState, Protocol
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from strandline.coordinators.groups.classic.rebalance import (
     answer_waiting,
@@ -149,7 +149,7 @@ def join_as_known(group: ClassicGroup, event: JoinGroup, step: StepContext) -> N
 
 def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, step: StepContext) -> None:
     request = event.request
-    member = Member(
+    member = ClassicGroupMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=event.client_id,
@@ -168,7 +168,7 @@ def add_member(group: ClassicGroup, event: JoinGroup, member_id: str, step: Step
     maybe_prepare_or_complete(group, step)
 
 
-def join_again(group: ClassicGroup, member: Member, event: JoinGroup, step: StepContext) -> None:
+def join_again(group: ClassicGroup, member: ClassicGroupMember, event: JoinGroup, step: StepContext) -> None:
     if subscribes_to_others(member, event.request):
         step.note(group, Happening.SUBSCRIBED, member, reason=event.request.reason or "")
     elif group.state is not GroupState.PREPARING_REBALANCE:
@@ -179,7 +179,7 @@ def join_again(group: ClassicGroup, member: Member, event: JoinGroup, step: Step
     maybe_prepare_or_complete(group, step)
 
 
-def update_and_wait(group: ClassicGroup, member: Member, event: JoinGroup, step: StepContext) -> None:
+def update_and_wait(group: ClassicGroup, member: ClassicGroupMember, event: JoinGroup, step: StepContext) -> None:
     # A client that repeats its JoinGroup has given up on the first one, whose wait must still end somehow.
     answer_waiting(group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS, step, told_id=member.member_id)
     group.update(
@@ -221,7 +221,7 @@ def replace_static_member(group: ClassicGroup, event: JoinGroup, new_id: str, st
 
 
 def keep_generation(
-    group: ClassicGroup, event: JoinGroup, member: Member, step: StepContext, *, old_leader: str | None
+    group: ClassicGroup, event: JoinGroup, member: ClassicGroupMember, step: StepContext, *, old_leader: str | None
 ) -> None:
     """Take back a static member within its session, without a rebalance."""
     del group.awaiting_join[member.member_id]
@@ -237,7 +237,7 @@ def keep_generation(
     step.reply(event.token, response)
 
 
-def subscribes_to_others(member: Member, request: JoinGroupRequest) -> bool:
+def subscribes_to_others(member: ClassicGroupMember, request: JoinGroupRequest) -> bool:
     """Return whether the member wants other topics than before. What it owns, which it says too, is left aside."""
     offered = protocols_of(request.protocols)
     if member.protocols == offered or request.protocol_type != PROTOCOL_TYPE:

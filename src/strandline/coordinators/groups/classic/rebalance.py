@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from strandline.codec.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState, Member
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState
 from strandline.coordinators.groups.events import TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import group_metadata_record
 from strandline.coordinators.groups.history.group_history import Happening
@@ -31,7 +31,7 @@ def sync_key(group: ClassicGroup) -> TimerKey:
     return TimerKey(TimerKind.SYNC, group.group_id)
 
 
-def restart_session(group: ClassicGroup, member: Member, step: StepContext) -> None:
+def restart_session(group: ClassicGroup, member: ClassicGroupMember, step: StepContext) -> None:
     step.start_timer(session_key(group, member.member_id), member.session_timeout_ms)
 
 

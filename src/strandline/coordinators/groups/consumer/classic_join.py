@@ -35,7 +35,7 @@ from strandline.coordinators.groups.consumer.reconciliation import reconcile
 from strandline.coordinators.groups.consumer.records import current_record, member_record
 from strandline.coordinators.groups.consumer.static_members import own_from_now, replace_static_member
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
-from strandline.coordinators.groups.events import JoinGroup, Record
+from strandline.coordinators.groups.events import CoordinatorRecord, JoinGroup
 from strandline.coordinators.groups.history.group_history import Happening
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics
@@ -59,7 +59,7 @@ def join(
         new_id = classic_join.new_member_id(event, random)
         classic_join.refuse(event, ErrorCode.MEMBER_ID_REQUIRED, step, member_id=new_id)
         return
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     expels = expels_consumer(group, event.request)
     member = seat(group, event, records, step, random, expels=expels)
     proceed(group, member, event, subscription, records, step, expels=expels)
@@ -124,7 +124,13 @@ def expels_consumer(group: ConsumerGroup, request: JoinGroupRequest) -> bool:
 
 
 def seat(
-    group: ConsumerGroup, event: JoinGroup, records: list[Record], step: StepContext, random: Random, *, expels: bool
+    group: ConsumerGroup,
+    event: JoinGroup,
+    records: list[CoordinatorRecord],
+    step: StepContext,
+    random: Random,
+    *,
+    expels: bool,
 ) -> ConsumerMember:
     """Return the joining member: a known one, the successor of a static one, or a new one."""
     request = event.request
@@ -150,7 +156,7 @@ def proceed(
     member: ConsumerMember,
     event: JoinGroup,
     subscription: ConsumerProtocolSubscription,
-    records: list[Record],
+    records: list[CoordinatorRecord],
     step: StepContext,
     *,
     expels: bool,

@@ -9,7 +9,7 @@ from strandline.coordinators.groups.classic.rebalance import NOT_JOINED, NOT_SYN
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Group, MemberState
 from strandline.coordinators.groups.consumer.records import member_tombstones, target_epoch_record
 from strandline.coordinators.groups.consumer.target_assignment import move_epoch
-from strandline.coordinators.groups.events import Record, TimerKey, TimerKind
+from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.history.group_history import Happening
 from strandline.coordinators.groups.step_context import StepContext
 
@@ -99,8 +99,10 @@ def remove_members(
     step.settle(group)
 
 
-def records_without(group: ConsumerGroup, members: Sequence[ConsumerMember], step: StepContext) -> list[Record]:
-    records: list[Record] = []
+def records_without(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], step: StepContext
+) -> list[CoordinatorRecord]:
+    records: list[CoordinatorRecord] = []
     for member in members:
         group.remove(member.member_id)
         records += member_tombstones(group.group_id, member.member_id)

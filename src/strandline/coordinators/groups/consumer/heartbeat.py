@@ -41,7 +41,7 @@ from strandline.coordinators.groups.consumer.reconciliation import reconcile
 from strandline.coordinators.groups.consumer.records import consumer_group_records, current_record, member_record
 from strandline.coordinators.groups.consumer.static_members import keep_seat, replace_static_member
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
-from strandline.coordinators.groups.events import ConsumerHeartbeat, Record
+from strandline.coordinators.groups.events import ConsumerHeartbeat, CoordinatorRecord
 from strandline.coordinators.groups.group_records import group_tombstone
 from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening
@@ -77,7 +77,7 @@ def join(
     groups: MutableMapping[str, Group], event: ConsumerHeartbeat, step: StepContext, random: Random
 ) -> ConsumerGroupHeartbeatResponse:
     request = event.request
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     found = groups.get(request.group_id)
     group = joinable_group(found, request.group_id, records, step)
     # A client makes its own id from version 1 on; so a join that is repeated because its answer was lost is the same.
@@ -108,7 +108,9 @@ def join(
     return proceed(group, member, event, records, step)
 
 
-def joinable_group(found: Group | None, group_id: str, records: list[Record], step: StepContext) -> ConsumerGroup:
+def joinable_group(
+    found: Group | None, group_id: str, records: list[CoordinatorRecord], step: StepContext
+) -> ConsumerGroup:
     if isinstance(found, ConsumerGroup):
         return found
     if found is None:
@@ -154,7 +156,11 @@ def consumer_group(groups: MutableMapping[str, Group], request: ConsumerGroupHea
 
 
 def proceed(
-    group: ConsumerGroup, member: ConsumerMember, event: ConsumerHeartbeat, records: list[Record], step: StepContext
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    event: ConsumerHeartbeat,
+    records: list[CoordinatorRecord],
+    step: StepContext,
 ) -> ConsumerGroupHeartbeatResponse:
     """Take over what the member says of itself, move the group on if that changes it, and the member towards it."""
     request = event.request

@@ -49,21 +49,21 @@ from strandline.codec.messages.consumer_group_target_assignment_metadata_value i
 )
 from strandline.coordinators.groups.consumer import regex_subscriptions
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Partitions
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 
 if TYPE_CHECKING:
     from strandline.codec.message import Message
     from strandline.coordinators.groups.assignors.spec import Assignment
 
 
-def group_epoch_record(group: ConsumerGroup) -> Record:
+def group_epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
     return _record(
         ConsumerGroupMetadataKey(group_id=group.group_id),
         ConsumerGroupMetadataValue(epoch=group.group_epoch, metadata_hash=group.metadata_hash),
     )
 
 
-def target_epoch_record(group: ConsumerGroup) -> Record:
+def target_epoch_record(group: ConsumerGroup) -> CoordinatorRecord:
     return _record(
         ConsumerGroupTargetAssignmentMetadataKey(group_id=group.group_id),
         ConsumerGroupTargetAssignmentMetadataValue(
@@ -72,7 +72,7 @@ def target_epoch_record(group: ConsumerGroup) -> Record:
     )
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     return _record(
         ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
         ConsumerGroupTargetAssignmentMemberValue(
@@ -84,7 +84,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
     )
 
 
-def changed_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> list[Record]:
+def changed_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> list[CoordinatorRecord]:
     """Return the records that replace the present target assignment by another."""
     return [
         target_record(group.group_id, member_id, assignment)
@@ -93,7 +93,7 @@ def changed_targets(group: ConsumerGroup, target: Mapping[str, Assignment]) -> l
     ]
 
 
-def member_record(group_id: str, member: ConsumerMember) -> Record:
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     classic = member.classic
     return _record(
         ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id),
@@ -118,7 +118,7 @@ def member_record(group_id: str, member: ConsumerMember) -> Record:
     )
 
 
-def current_record(group_id: str, member: ConsumerMember) -> Record:
+def current_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     return _record(
         ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
         ConsumerGroupCurrentMemberAssignmentValue(
@@ -131,7 +131,7 @@ def current_record(group_id: str, member: ConsumerMember) -> Record:
     )
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
     return [
         _tombstone(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)),
         _tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)),
@@ -139,11 +139,11 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def partition_metadata_tombstone(group_id: str) -> Record:
+def partition_metadata_tombstone(group_id: str) -> CoordinatorRecord:
     return _tombstone(ConsumerGroupPartitionMetadataKey(group_id=group_id))
 
 
-def consumer_group_records(group: ConsumerGroup) -> list[Record]:
+def consumer_group_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """Return all records that are needed to load the group as it is."""
     group_id = group.group_id
     return [
@@ -156,7 +156,7 @@ def consumer_group_records(group: ConsumerGroup) -> list[Record]:
     ]
 
 
-def consumer_group_tombstones(group: ConsumerGroup) -> list[Record]:
+def consumer_group_tombstones(group: ConsumerGroup) -> list[CoordinatorRecord]:
     """Return the tombstones of all records of the group, with those of its remaining members."""
     group_id = group.group_id
     by_member = [member_tombstones(group_id, member_id) for member_id in group.members]
@@ -171,12 +171,12 @@ def consumer_group_tombstones(group: ConsumerGroup) -> list[Record]:
     ]
 
 
-def _record(key: Message, value: Message) -> Record:
-    return Record(encode_coordinator_key(key), encode_coordinator_value(value))
+def _record(key: Message, value: Message) -> CoordinatorRecord:
+    return CoordinatorRecord(encode_coordinator_key(key), encode_coordinator_value(value))
 
 
-def _tombstone(key: Message) -> Record:
-    return Record(encode_coordinator_key(key), None)
+def _tombstone(key: Message) -> CoordinatorRecord:
+    return CoordinatorRecord(encode_coordinator_key(key), None)
 
 
 def _topic_partitions(partitions: Partitions) -> list[TopicPartitions]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
 from strandline.codec.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
 from strandline.codec.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.groups.topics import Topics
 from strandline.errors import ErrorCode, RequestError
 
@@ -87,15 +87,15 @@ def resolve(
     return resolved
 
 
-def regex_record(group_id: str, pattern: str, resolved: ResolvedRegex) -> Record:
+def regex_record(group_id: str, pattern: str, resolved: ResolvedRegex) -> CoordinatorRecord:
     value = ConsumerGroupRegularExpressionValue(
         topics=list(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
-    return Record(_key(group_id, pattern), encode_coordinator_value(value, 0))
+    return CoordinatorRecord(_key(group_id, pattern), encode_coordinator_value(value, 0))
 
 
-def regex_tombstone(group_id: str, pattern: str) -> Record:
-    return Record(_key(group_id, pattern), None)
+def regex_tombstone(group_id: str, pattern: str) -> CoordinatorRecord:
+    return CoordinatorRecord(_key(group_id, pattern), None)
 
 
 def from_value(value: ConsumerGroupRegularExpressionValue) -> ResolvedRegex:

@@ -16,7 +16,7 @@ from strandline.coordinators.groups.consumer.records import (
     member_tombstones,
     target_record,
 )
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.groups.history.group_history import Happening
 from strandline.coordinators.groups.step_context import StepContext
 
@@ -44,7 +44,7 @@ def since(owned: Partitions, epoch: int) -> Partitions:
 
 
 def replace_static_member(
-    group: ConsumerGroup, seated: ConsumerMember, member_id: str, records: list[Record], step: StepContext
+    group: ConsumerGroup, seated: ConsumerMember, member_id: str, records: list[CoordinatorRecord], step: StepContext
 ) -> ConsumerMember:
     """A new process takes the seat that its predecessor left: what that owned, and was to own, is its own now."""
     cancel_timers(group, seated.member_id, step)

@@ -19,7 +19,7 @@ from strandline.coordinators.groups.consumer.records import (
     partition_metadata_tombstone,
     target_epoch_record,
 )
-from strandline.coordinators.groups.events import Record
+from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.groups.history.group_history import Happening
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import metadata_hash
@@ -33,7 +33,7 @@ def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
         group.changed_topics |= concerned
 
 
-def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> list[Record]:
+def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> list[CoordinatorRecord]:
     """Look at the topics of the group; a new group epoch if they are not the same, or if it must be."""
     records = resolve_patterns(group, step)
     group.metadata_may_have_changed = False
@@ -53,7 +53,7 @@ def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> l
     return records
 
 
-def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Record]:
+def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[CoordinatorRecord]:
     """Match the patterns of the members against the topics, and forget unused patterns."""
     if not group.uses_patterns and not group.regexes:
         return []
@@ -76,7 +76,7 @@ def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Record]:
     ]
 
 
-def maybe_assign(group: ConsumerGroup, step: StepContext) -> list[Record]:
+def maybe_assign(group: ConsumerGroup, step: StepContext) -> list[CoordinatorRecord]:
     """Compute the target assignment if the group has a newer epoch and the time has come."""
     if not is_due(group, step):
         return []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, Member
+from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember
 from strandline.coordinators.groups.classic.consumer_protocol import decode_assignment
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from strandline.errors import MalformedMessage
@@ -46,8 +46,8 @@ class AssignmentDiff(NamedTuple):
     kept: int
 
 
-def ref_of(member: Member | ConsumerMember) -> MemberRef:
-    instance_id = member.group_instance_id if isinstance(member, Member) else member.instance_id
+def ref_of(member: ClassicGroupMember | ConsumerMember) -> MemberRef:
+    instance_id = member.group_instance_id if isinstance(member, ClassicGroupMember) else member.instance_id
     return MemberRef(member.member_id, instance_id, member.client_id, member.client_host)
 
 
