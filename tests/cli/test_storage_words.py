@@ -229,11 +229,11 @@ def test_damage_says_where_what_and_what_is_done() -> None:
         end_offset=1_000,
         position=4_096,
         what="the checksum is wrong",
-        state="it is fetched anew from broker 2",
+        state="it is fetched again from broker 2",
         found_ms=NOW_MS - 2 * HOUR_MS,
     )
     assert damage_words(damage, NODE) == (
-        "offsets 900–999, byte 4,096 of the segment: the checksum is wrong; it is fetched anew from broker 2 "
+        "offsets 900–999, byte 4,096 of the segment: the checksum is wrong; it is fetched again from broker 2 "
         "(found 2 h ago)"
     )
 

@@ -222,6 +222,6 @@ def test_a_topic_that_was_made_anew_is_refused(ground: Ground, broker: EmbeddedB
     ground.admin.delete_topics([ground.topic])[ground.topic].result(WAIT_S)
     broker.create_topic(ground.topic, 1)
     assert topic_id(ground.bootstrap, ground.topic) != was
-    with pytest.raises(PipelineRefused, match=f"the topic {ground.topic} was deleted and made anew since it was read"):
+    with pytest.raises(PipelineRefused, match=f"the topic {ground.topic} was deleted and made again since it was read"):
         ground.carried(pipeline, before)
     assert ground.carried(pipeline, before, from_beginning=True)["large"]["orders"] == SourceStart(ground.topic)

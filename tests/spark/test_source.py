@@ -407,7 +407,7 @@ def test_a_topic_that_was_made_anew_stops_a_stream(streams: Streams, broker: Emb
     produce(broker, topic, range(5))
     with pytest.raises(Exception) as failure:
         streams.run("one", **options)
-    lost = f"topic {topic}, partition 0: everything from offset 20 on is lost (the topic was deleted and made anew)"
+    lost = f"topic {topic}, partition 0: everything from offset 20 on is lost (the topic was deleted and made again)"
     assert lost in explain(failure.value)
 
 

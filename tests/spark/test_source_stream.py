@@ -270,7 +270,7 @@ def test_a_topic_that_was_made_anew_is_data_loss_however_often_the_query_starts(
         reader.latestOffset(end, ALL)
     broker.create_topic(topic, 1)
     produce(broker, topic, count)
-    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made anew"
+    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made again"
     for each in (reader, make(subscribe=topic, startingOffsets="earliest"), make(subscribe=topic)):
         with pytest.raises(DataLost, match=lost):
             each.latestOffset(end, ALL)
@@ -301,7 +301,7 @@ def test_a_topic_that_was_made_anew_is_read_from_its_first_record_by_who_does_no
     assert offsets_read(careless, end, later) == list(range(count))
     assert plain(later) == {topic: {"0": count}}
     assert careless.latestOffset(later, ALL) == later
-    assert "partition 0: everything from offset 5 on is lost (the topic was deleted and made anew)" in caplog.text
+    assert "partition 0: everything from offset 5 on is lost (the topic was deleted and made again)" in caplog.text
     assert "the offsets" not in caplog.text, "no other range is named"
 
 
@@ -345,7 +345,7 @@ def test_a_stream_that_began_in_a_topic_that_was_made_anew_has_lost_it(
     began = json.dumps(first | {topic: {"0": 5}})
     made_anew(broker, admin, topic, 9)
     reader = make(subscribe=topic, startAt=began)
-    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made anew"
+    lost = f"topic {topic}, partition 0: everything from offset 5 on is lost .the topic was deleted and made again"
     with pytest.raises(DataLost, match=lost):
         reader.latestOffset(reader.initialOffset(), ALL)
     careless = make(subscribe=topic, startAt=began, failOnDataLoss="false")

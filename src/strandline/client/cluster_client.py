@@ -216,7 +216,7 @@ class ClusterClient:
         if topic is None or partition.partition not in topic.leaders:
             raise TopicMissing(f"partition {partition} does not exist, or no longer")
         if not _may_be(topic.topic_id, topic_id):
-            raise TopicMissing(f"topic {partition.topic} was deleted and made anew")
+            raise TopicMissing(f"topic {partition.topic} was deleted and made again")
         return topic.leaders[partition.partition], topic.topic_id
 
     def forget(self, topic: str) -> None:

@@ -370,7 +370,7 @@ class CoordinatorContext(Generic[ShardT]):
 
     def _fail(self, error: Exception) -> None:
         if not self._closed:
-            log.warning("%s: an append failed, it is loaded anew: %s", self.name, error)
+            log.warning("%s: an append failed, it is loaded again: %s", self.name, error)
             self.close(refusal_for(error))
 
     def close(self, code: ErrorCode, *, keep_held: bool = False) -> None:

@@ -190,7 +190,7 @@ class Corruption:
             # The new files are opened by the next reader.
             segment.open_files.forget(segment)
             distrust(segment, partition.log)
-            log.warning("%s: its index was damaged, and is built anew", segment.path)
+            log.warning("%s: its index was damaged, and is built again", segment.path)
         if error is not None:
             log.warning("a suspicious segment could not be read: %s", error)
         self.look_at(partition)
@@ -258,7 +258,7 @@ class Corruption:
             self._later(damage, "the partition has no leader")
             return
         damage.is_busy = True
-        damage.state = "it is fetched anew from the leader"
+        damage.state = "it is fetched again from the leader"
         self._repair = SegmentRepair(
             self._storage, self._cleaner, damage.partition, damage.segment, partial(self._on_mended, damage)
         )
@@ -279,7 +279,7 @@ class Corruption:
                 extra=fields(topic=partition.topic, partition=partition.index, segment=damage.base_offset),
             )
         else:
-            self._later(damage, f"it is fetched anew when it can be: {reason}")
+            self._later(damage, f"it is fetched again when it can be: {reason}")
         self._work_soon(0.0)
 
     def _on_resigned(self, damage: Damage, reason: str | None) -> None:

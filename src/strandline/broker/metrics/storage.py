@@ -155,7 +155,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "strandline_log_repairs_total",
         "counter",
-        "Damaged segments that were fetched anew from a leader.",
+        "Damaged segments that were fetched again from a leader.",
         _one(lambda scrape: scrape.node.late.scrubber.get().corruption.repaired),
         public=True,
     ),

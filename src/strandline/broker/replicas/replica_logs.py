@@ -138,7 +138,7 @@ class ReplicaLogs:
         """Keep a log that cannot be used under another name, and begin an empty one: others have the records."""
         directory = self._directory
         if directory.disk.exists(directory.path / str(name)):
-            log.warning("%s is damaged and fetched anew; kept as %s", name, directory.put_aside(name).name)
+            log.warning("%s is damaged and fetched again; kept as %s", name, directory.put_aside(name).name)
 
     def delete(self, where: TopicPartition, partition: Partition | None) -> bool:
         """Rename the directory out of the way, and remove it later; whether that was possible."""

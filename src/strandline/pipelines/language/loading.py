@@ -85,7 +85,7 @@ def _execute(file: Path, text: str, declared: Declarations) -> None:
     with _importable(home):
         sys.modules[module.__name__] = module
         try:
-            exec(code, module.__dict__)
+            exec(code, vars(module))
         except PipelineRefused:
             raise
         except (Exception, SystemExit) as error:

@@ -153,14 +153,14 @@ def _still_there(
 ) -> dict[str, SourceStart]:
     """Return the starts without the partitions whose first records are removed, which begin where their log begins.
 
-    That is told. PipelineRefused for a topic that was made anew.
+    The user is told so. Raises PipelineRefused for a topic that was made again.
     """
     planner = Planner(_options(bootstrap, source))
     try:
         partitions = planner.partitions()
         if any(each.topic_id and each.topic_id not in map(str, partitions.values()) for each in starts.values()):
             raise refused(
-                f"the topic {source.topic} was deleted and made anew since it was read first, so those records are "
+                f"the topic {source.topic} was deleted and made again since it was read first, so those records are "
                 "gone: say --from-beginning to read the new one from its first record",
                 source.at,
             )

@@ -35,7 +35,7 @@ class TaskWritten(WriterCommitMessage):
     def __getstate__(self) -> dict[str, Any]:
         # Spark packs the message when the task has returned it, which no code of ours sees otherwise.
         fault_point("after-return")
-        return self.__dict__
+        return vars(self)
 
 
 def told(messages: Iterable[WriterCommitMessage | None]) -> list[TaskWritten]:

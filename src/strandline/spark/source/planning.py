@@ -189,7 +189,7 @@ class Planner:
             if attempt < self.options.offset_retries:
                 time.sleep(self.options.offset_retry_s)
         for partition in behind:
-            reason = f"the log ends at {latest[partition]}; the topic may have been made anew"
+            reason = f"the log ends at {latest[partition]}; the topic may have been made again"
             self.lose(partition, latest[partition], start[partition], reason)
         return latest
 

@@ -55,7 +55,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get what a task needs; sockets and what was seen stay here.
-        return self.__dict__ | {"_planner": None, "_latest": {}, "_target": None, "_topic_ids": {}}
+        return vars(self) | {"_planner": None, "_latest": {}, "_target": None, "_topic_ids": {}}
 
     # What Spark asks in the planning process
 
@@ -191,7 +191,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if now is None or known.get(partition.topic, now) == now:
                 found[partition] = position
             else:
-                self._planning().lose(partition, first.get(partition, 0), None, "the topic was deleted and made anew")
+                self._planning().lose(partition, first.get(partition, 0), None, "the topic was deleted and made again")
         return found
 
     def _check_none_gone(self, begin: Positions, partitions: dict[TopicPartition, UUID]) -> None:
