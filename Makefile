@@ -5,27 +5,32 @@ VENV := .venv
 HOURS ?= 1
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+COMPILED := $(VENV)/.compiled
 
 .PHONY: help setup demo quick test test-spark test-all check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(READY) ## a virtual environment with everything, made once and again when pyproject.toml changes
+setup: $(COMPILED) ## a virtual environment with everything, made once and again when pyproject.toml changes
 
-COLUMNS := src/strandline/codec/columns
-COMPILED := $(foreach unit,_scan _check _clean,$(COLUMNS)/$(unit).py $(COLUMNS)/$(unit).pxd)
+TYPED := $(shell find src -name '*.pxd')
 
-$(READY): pyproject.toml hatch_build.py $(COMPILED)
+$(READY): pyproject.toml hatch_build.py
 	@echo "Making $(VENV) with PySpark, a Java and the tools for tests: some minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
+	STRANDLINE_COMPILE=0 $(BIN)/python -m pip install --quiet --editable '.[spark]' --group dev
 	@# An editable install compiles nothing by itself, and a node should start in a fraction of a second.
 	$(BIN)/python -m compileall -q src
 	@# Demo and tests start Spark some thirty times.
 	$(BIN)/strandline spark prepare || echo "Spark will start slower, and do the same."
 	@touch $(READY)
+
+$(COMPILED): $(READY) $(TYPED) $(TYPED:.pxd=.py)
+	@echo "Compiling the hot path: a minute, and again when its text changes."
+	$(BIN)/python hatch_build.py || true
+	@touch $(COMPILED)
 
 demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view, kill -9 twice; a picture in build/demo
 	$(BIN)/python -m demo

@@ -1,10 +1,10 @@
-"""Build hook: compile the hot loops over records where a C compiler is at hand, and do without it where none is.
+"""Build hook: compile the hot path where a C compiler is at hand, and do without it where none is.
 
-`_scan.py` (the decoder's), `_check.py` (the leader's, for what producers send) and `_clean.py` (the cleaner's) in
-`src/strandline/codec/columns` run as plain Python everywhere. This hook lets Cython compile the same text to extensions
-that shadow them. A wheel built with a compiler carries the extensions, an editable install gets them beside the source,
-and without a compiler the build goes on and says so. Run as a script, it builds them in place again, which every change
-to one of these files or to the `.pxd` beside it needs (a test notices a stale one).
+The modules that `src/strandline/_twins.py` names run as plain Python everywhere. This hook lets Cython compile the same
+text to extensions that shadow them, with the C types of the `.pxd` file beside each. A wheel built with a compiler
+carries the extensions, an editable install gets them beside the source, and without a compiler the build goes on and
+says so. Run as a script, it builds them in place again, which every change to one of these files or to the `.pxd`
+beside it needs: until then, the plain text is used.
 
 `STRANDLINE_COMPILE=0` never compiles; `STRANDLINE_COMPILE=1` fails if compiling fails, for those who publish wheels.
 """
@@ -12,28 +12,42 @@ to one of these files or to the `.pxd` beside it needs (a test notices a stale o
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import sys
 import sysconfig
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGE = "strandline.codec.columns"
-NAMES = ("_scan", "_check", "_clean")
-SOURCE_DIR = Path(__file__).parent / "src" / Path(*PACKAGE.split("."))
-DIRECTIVES = {
+SOURCE: Final = Path(__file__).parent / "src"
+DIRECTIVES: Final = {
     "language_level": "3",
-    # Bounds stay checked: the decoder reads bytes that strangers sent, and an IndexError is part of its contract.
+    # These modules work on what strangers sent: bounds and overflows stay checked, with Python's errors.
     "boundscheck": True,
-    "wraparound": False,
-    "initializedcheck": False,
+    "overflowcheck": True,
     # The types come from the .pxd files; the annotations are for mypy and would mean Python objects here.
     "annotation_typing": False,
 }
+LOOPS: Final = "strandline.codec.columns."
+LOOP_DIRECTIVES: Final = {**DIRECTIVES, "overflowcheck": False, "wraparound": False, "initializedcheck": False}
+"""For the loops over records. They index from the front only, and their arithmetic is meant to wrap as C's does."""
+
+
+def compiled_modules() -> tuple[str, ...]:
+    """Return the full names of the modules to compile. The list is read without importing the package."""
+    spec = importlib.util.spec_from_file_location("_twins", SOURCE / "strandline" / "_twins.py")
+    assert spec is not None
+    assert spec.loader is not None
+    twins = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(twins)
+    return tuple(f"{twins.PACKAGE}.{name}" for name in twins.COMPILED)
+
+
+MODULES: Final = compiled_modules()
 
 
 class CannotCompile(Exception):
@@ -51,31 +65,34 @@ class CustomBuildHook(BuildHookInterface[Any]):
         except CannotCompile as error:
             if mode == "1":
                 raise
-            self.app.display_warning(
-                f"strandline: decoder, checker and cleaner stay plain Python and are slower ({error})"
-            )
+            self.app.display_warning(f"strandline: the hot path stays plain Python and is slower ({error})")
             return
         if version == "editable":
             put_beside_source(extensions)
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        for extension in extensions:
-            build_data["force_include"][str(extension)] = str(Path(*PACKAGE.split("."), extension.name))
+        for name, extension in extensions.items():
+            build_data["force_include"][str(extension)] = str(_file(name, "").parent / extension.name)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if hasattr(self, "objects"):
             self.objects.cleanup()
 
 
+def _file(name: str, suffix: str) -> Path:
+    """Return the path of a module's file, below the source directory."""
+    return Path(*name.split(".")).with_suffix(suffix)
+
+
 def source_digest(name: str) -> str:
-    """What an extension remembers of the text it was made from."""
-    text = (SOURCE_DIR / f"{name}.py").read_bytes() + (SOURCE_DIR / f"{name}.pxd").read_bytes()
+    """Return what an extension remembers of the text that it was made from."""
+    text = (SOURCE / _file(name, ".py")).read_bytes() + (SOURCE / _file(name, ".pxd")).read_bytes()
     return hashlib.sha256(text).hexdigest()
 
 
-def compile_all(directory: Path) -> list[Path]:
-    """Compile the modules of `NAMES` within `directory` and return the extensions' paths."""
+def compile_all(directory: Path) -> dict[str, Path]:
+    """Compile the modules within `directory` and return the path of each extension by the name of its module."""
     try:
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension  # type: ignore[import-untyped]
@@ -83,34 +100,32 @@ def compile_all(directory: Path) -> list[Path]:
     except ImportError as error:
         raise CannotCompile(f"{error}") from error
 
-    package_dir = directory / Path(*PACKAGE.split("."))
-    package_dir.mkdir(parents=True)
-    for parent in (package_dir, *package_dir.parents[: PACKAGE.count(".")]):
-        (parent / "__init__.py").touch()
-    for name in NAMES:
-        text = (SOURCE_DIR / f"{name}.py").read_text()
-        text = text.replace('SOURCE_DIGEST = ""', f'SOURCE_DIGEST = "{source_digest(name)}"')
-        (package_dir / f"{name}.py").write_text(text)
-        shutil.copy(SOURCE_DIR / f"{name}.pxd", package_dir)
+    for name in MODULES:
+        target = directory / _file(name, ".py")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for package in target.relative_to(directory).parents[:-1]:
+            (directory / package / "__init__.py").touch()
+        text = (SOURCE / _file(name, ".py")).read_text()
+        target.write_text(f'{text}\n\nSOURCE_DIGEST = "{source_digest(name)}"\n')
+        shutil.copy(SOURCE / _file(name, ".pxd"), target.parent)
 
     working_directory = os.getcwd()
     os.chdir(directory)
     try:
-        extensions = cythonize(  # type: ignore[no-untyped-call]
-            [
-                Extension(
-                    f"{PACKAGE}.{name}",
-                    [str(Path(*PACKAGE.split("."), f"{name}.py"))],
-                    extra_compile_args=["-O2", "-g0"],
-                )
-                for name in NAMES
-            ],
-            compiler_directives=DIRECTIVES,
-            quiet=True,
-        )
+        loops = [name for name in MODULES if name.startswith(LOOPS)]
+        extensions = [
+            extension
+            for names, directives in ((loops, LOOP_DIRECTIVES), (sorted({*MODULES} - {*loops}), DIRECTIVES))
+            for extension in cythonize(  # type: ignore[no-untyped-call]
+                [Extension(name, [str(_file(name, ".py"))], extra_compile_args=["-O2", "-g0", "-w"]) for name in names],
+                compiler_directives=directives,
+                quiet=True,
+            )
+        ]
         command = build_ext(Distribution({"name": "strandline", "ext_modules": extensions}))
         command.build_lib = str(directory / "lib")
         command.build_temp = str(directory / "objects")
+        command.parallel = os.cpu_count()
         command.ensure_finalized()
         command.run()
     # Whatever stops a compiler (none there, no headers, no memory) must not stop an installation, and setuptools
@@ -119,16 +134,17 @@ def compile_all(directory: Path) -> list[Path]:
         raise CannotCompile(f"{type(error).__name__}: {error}") from error
     finally:
         os.chdir(working_directory)
-    built = directory / "lib" / Path(*PACKAGE.split("."))
-    return [built / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}" for name in NAMES]
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    return {name: directory / "lib" / _file(name, suffix) for name in MODULES}
 
 
-def put_beside_source(extensions: list[Path]) -> None:
+def put_beside_source(extensions: dict[str, Path]) -> None:
     """Replace each in one step: a process that has the old one mapped must not see its bytes change."""
-    for extension in extensions:
-        temporary = SOURCE_DIR / f"{extension.name}.{os.getpid()}"
+    for name, extension in extensions.items():
+        target = SOURCE / _file(name, "").parent / extension.name
+        temporary = target.with_name(f"{extension.name}.{os.getpid()}")
         shutil.copy(extension, temporary)
-        os.replace(temporary, SOURCE_DIR / extension.name)
+        os.replace(temporary, target)
 
 
 def main() -> int:
@@ -139,7 +155,7 @@ def main() -> int:
             print(f"not compiled, the plain twins are used: {error}", file=sys.stderr)
             return 1
         put_beside_source(extensions)
-    print("compiled", *(extension.name for extension in extensions))
+    print("compiled", *extensions)
     return 0
 
 

@@ -6,6 +6,7 @@ async with strandline.Log(path) as log: ... the storage engine alone, on your ow
 
 from typing import TYPE_CHECKING, Any
 
+from strandline import _twins
 from strandline._version import __version__
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from strandline.log.library import Log
 
 __all__ = ["EmbeddedBroker", "EmbeddedCluster", "Log", "__version__", "embedded"]
+
+_twins.choose()
 
 _LAZY = {
     "Log": "strandline.log.library",

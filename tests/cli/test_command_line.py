@@ -12,6 +12,7 @@ import pytest
 import typer
 from tests.cli.conftest import CommandLine
 
+from strandline._twins import is_compiled
 from strandline.cli import command_names, main, tree
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.failures import Unreachable
@@ -49,9 +50,9 @@ def test_serve_does_not_pay_for_typer() -> None:
     assert shown.stdout == "False\n"
 
 
-def test_version_names_the_decoder_and_the_loop(lonely_cli: CommandLine) -> None:
+def test_version_names_the_compiled_twin_and_the_loop(lonely_cli: CommandLine) -> None:
     facts = dict(line.rsplit(maxsplit=1) for line in lonely_cli.ok("--version").lines if "(" not in line)
-    assert facts["decoder"] in ("cython", "python")
+    assert facts["hot path"] == ("compiled" if is_compiled() else "plain")
     assert facts["event loop"] in ("uvloop", "asyncio")
     assert facts["strandline"]
 

@@ -112,7 +112,7 @@ class ProducerLimit:
 
     __slots__ = ("count", "count_max", "partitions")
 
-    def __init__(self, count_max: int = PRODUCERS_MAX) -> None:
+    def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.count = 0
         self.partitions = 0
@@ -135,7 +135,7 @@ class Producers:
     )
 
     def __init__(self, limit: ProducerLimit | None = None) -> None:
-        self.limit = limit or ProducerLimit()
+        self.limit = limit or ProducerLimit(PRODUCERS_MAX)
         self.entries: OrderedDict[int, ProducerEntry] = OrderedDict()
         """The one that appended least recently comes first."""
         self.refused: dict[int, tuple[int, int, int]] = {}

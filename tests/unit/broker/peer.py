@@ -78,6 +78,7 @@ class Broker:
         self.at_once: set[int] = set()
         """API keys that are answered while they are started."""
         self.fails: set[int] = set()
+        self.on_started: Callable[[memoryview], object] = lambda view: None
         routes = {
             key: Route(key, name, (0, 20), flexible_from, "none", hot=self.route(key))
             for key, name, flexible_from in ((PRODUCE, "Produce", 9), (FETCH, "Fetch", 12), (HEARTBEAT, "Heartbeat", 4))
@@ -90,6 +91,7 @@ class Broker:
             _: object, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int
         ) -> None:
             self.started.append((api_key, version, correlation_id, bytes(view[at:])))
+            self.on_started(view)
             if api_key in self.fails:
                 raise RuntimeError("a handler with a fault of its own")
             if api_key in self.at_once:

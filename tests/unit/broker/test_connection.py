@@ -55,19 +55,13 @@ def test_the_same_requests_start_however_the_bytes_come(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 14, 64, 500])
-def test_a_view_that_is_held_does_not_keep_the_next_bytes_out(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_that_is_held_does_not_keep_the_next_bytes_out(step: int) -> None:
     """An error that is kept until a controller answers holds the frames it came through, and these the request."""
     broker = Broker()
     broker.at_once |= {PRODUCE, FETCH, HEARTBEAT}
     connection, _ = broker.connect()
     held: list[memoryview] = []
-    start = broker.dispatcher.start
-
-    def hold(of: object, view: memoryview, *about: int) -> None:
-        held.append(view)
-        start(of, view, *about)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(broker.dispatcher, "start", hold)
+    broker.on_started = held.append
     frames = some_requests(40)
     feed(connection, b"".join(frames), step=step)
     assert broker.started_ids == list(range(40))

@@ -24,6 +24,7 @@ from strandline.lag.figures import unread
 from strandline.lag.samples import Sample
 from strandline.lag.verdict import LagVerdict
 from strandline.log.segment.segment import Segment
+from strandline.partition import position_lookup
 from strandline.quorum.controller.new_topics import NewTopic
 from strandline.quorum.controller.topic_commands import TopicRef
 
@@ -125,13 +126,13 @@ async def test_the_time_of_a_record_is_read_once(stage: Stage, monkeypatch: pyte
     await stage.write("orders", 3, age_ms=MINUTE_MS)
     await stage.commit("billing", "orders", 15)
     located: list[int] = []
-    locate = Segment.locate
+    locate = position_lookup.locate
 
     def counted(segment: Segment, offset: int, *, may_block: bool) -> int | None:
         located.append(offset)
         return locate(segment, offset, may_block=may_block)
 
-    monkeypatch.setattr(Segment, "locate", counted)
+    monkeypatch.setattr(position_lookup, "locate", counted)
     for _ in range(3):
         await stage.look()
     assert located == [15]
@@ -146,14 +147,14 @@ async def test_what_is_not_in_the_page_cache_is_known_at_the_next_look(
     await stage.create("orders")
     await stage.write("orders", 3, age_ms=MINUTE_MS)
     await stage.commit("billing", "orders", 15)
-    locate = Segment.locate
+    locate = position_lookup.locate
 
     def cold(segment: Segment, offset: int, *, may_block: bool) -> int | None:
         if not may_block:
             raise lag_sampler.ColdRead
         return locate(segment, offset, may_block=True)
 
-    monkeypatch.setattr(Segment, "locate", cold)
+    monkeypatch.setattr(position_lookup, "locate", cold)
     first = await stage.look()
     assert first["billing", "orders", 0].figures.lag_s is None
     (window,) = [window for _, window in stage.node.lag.windows_of("billing")]

@@ -32,7 +32,7 @@ from strandline.ids import TopicPartition
 from strandline.log.checkpoints import CLEAN_SHUTDOWN
 from strandline.log.disk import RealDisk
 from strandline.log.maintenance import worker_jobs
-from strandline.partition.producers import ProducerLimit
+from strandline.partition import producers
 from strandline.quorum.controller.topic_commands import TopicRef
 
 PARTITIONS = 4
@@ -293,7 +293,7 @@ def test_a_worker_forgets_no_producer_that_the_node_has_room_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where `producer.id.count.max` is above its default, a log may hold more producers than that."""
-    monkeypatch.setattr(ProducerLimit.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(producers, "PRODUCERS_MAX", 1)
 
     async def story(node: Node, held: HeldWorkers) -> None:
         while held.jobs:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import platform
 from importlib.util import find_spec
 
+from strandline._twins import is_compiled
 from strandline._version import __version__
 
 
 def version_text() -> str:
-    from strandline.codec.columns import decoder_name
-
     event_loop = "uvloop" if find_spec("uvloop") else "asyncio"
     return "\n".join(
         [
             f"strandline {__version__}",
             f"python     {platform.python_version()} ({platform.python_implementation()}, {platform.machine()})",
-            f"decoder    {decoder_name()}",
+            f"hot path   {'compiled' if is_compiled() else 'plain'}",
             f"event loop {event_loop}",
         ]
     )

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from strandline._twins import is_compiled
 from strandline.cli.common.plain_words import size
 from strandline.cli.doctor.findings import Finding, note, ok, problem, warning
 
@@ -181,10 +182,9 @@ def _clock() -> Iterator[Finding]:
 def _installed() -> Iterator[Finding]:
     if find_spec("uvloop") is None:
         yield warning("event-loop", "uvloop is missing: a node here runs on the slower asyncio", "pip install uvloop")
-    from strandline.codec.columns import decoder_name
-
-    if decoder_name() != "cython":
-        yield note("decoder", "record batches are decoded in plain Python", "install a wheel, or build with a compiler")
+    if not is_compiled():
+        why = "the hot path is not compiled: small requests cost about half as much again"
+        yield note("hot-path", why, "install a wheel, or build with a C compiler")
 
 
 def is_this_machine(host: str) -> bool:

@@ -12,9 +12,6 @@ from collections.abc import Sequence
 
 from strandline.errors import CorruptBatch, InvalidRecords
 
-SOURCE_DIGEST = ""
-"""Filled in by the build, so that a test can tell an extension that is older than this text."""
-
 KEYLESS_MAX = 1000
 """Records without a key that the error names one by one; for the rest there is the error of the batch."""
 

@@ -36,9 +36,6 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptBatch
 
-SOURCE_DIGEST = ""
-"""Filled in by the build, so that a test can tell an extension that is older than this text."""
-
 SLOT_BYTES = 24
 BLOCK_ROWS = 64
 """Records that are read before the table is asked for them: a search waits for memory, and so they wait together."""

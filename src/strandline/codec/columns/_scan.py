@@ -30,9 +30,6 @@ from strandline.codec.record_batch import (
 )
 from strandline.errors import CorruptBatch
 
-SOURCE_DIGEST = ""
-"""Filled in by the build, so that a test can tell an extension that is older than this text."""
-
 unpack_header = HEADER.unpack_from
 new_tuple = tuple.__new__
 
