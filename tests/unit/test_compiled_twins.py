@@ -37,6 +37,11 @@ def hatch_build() -> ModuleType:
     return module
 
 
+def test_every_file_of_c_types_belongs_to_a_compiled_module() -> None:
+    typed = {".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in PACKAGE.rglob("*.pxd")}
+    assert typed == {*COMPILED}
+
+
 @NEEDS_TWINS
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleType, name: str) -> None:
