@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.simulator.world.disk import CAPACITY_BYTES, SimDisk
+from tests.simulator.world.disk import CAPACITY_BYTES, SimDisk, SimFile
 
 from strandline.codec.columns import Record, decode_batch, encode_batch
 from strandline.codec.record_batch import HEADER_SIZE, parse_header
@@ -165,13 +165,13 @@ def test_a_cut_that_a_kill_left_unsynced_is_synced_before_the_next_roll(monkeypa
     class Killed(Exception):
         pass
 
-    def killed(_: PartitionLog) -> None:
+    def killed(_: SimFile) -> None:
         raise Killed
 
     for seed in range(40):
         disk, log = _a_log_that_is_cut(seed)
         with monkeypatch.context() as patched:
-            patched.setattr(PartitionLog, "sync_cuts", killed)
+            patched.setattr(SimFile, "datasync", killed)
             with pytest.raises(Killed):
                 truncate_to(log, 1)
         disk.process_died()

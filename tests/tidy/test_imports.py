@@ -6,7 +6,7 @@ import pytest
 from tests.tidy.debts import IMPURE, PURE
 from tests.tidy.sources import SOURCE, Facts, modules
 
-BASE = {"_version", "config", "errors", "ids", "runtime"}
+BASE = {"_twins", "_version", "config", "errors", "ids", "runtime"}
 MAY_IMPORT = {
     "config": {"errors", "runtime"},
     "runtime": {"errors"},

@@ -7,7 +7,8 @@ cdef class ReceiveBuffer:
     cdef public object view
 
 cdef class SocketTransport:
-    cdef object _hangups, _loop, _runtime, _socket
+    cdef object _hangups, _loop, _runtime
+    cdef readonly object _socket
     cdef object _out
     cdef int _fd, _misses
     cdef bint _reading, _writing, _filling
