@@ -50,9 +50,9 @@ class Runtime(Protocol):
 class LoopRuntime:
     """The runtime of a real machine: an asyncio or uvloop event loop and a few threads for blocking calls."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, seed: int | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.random: random.Random = random.SystemRandom() if seed is None else random.Random(seed)
+        self.random: random.Random = random.SystemRandom()
         self.call_soon: Callable[..., object] = loop.call_soon
         self.call_later: Callable[..., TimerHandle] = loop.call_later
         self.monotonic: Callable[[], float] = time.monotonic

@@ -331,10 +331,9 @@ class ControllerModel:
     def _send_proposal(self, process: Process, where: Where, request: AlterPartitionRequest) -> None:
         def deliver() -> None:
             try:
-                records, response = self.controller.alter_partition(request, version=3)
+                [(records, (_, answer))] = self.controller.decide_in_sync_changes(request, version=3)
             except RequestError:
                 return
-            answer = response.topics[0].partitions[0]
             if records:
                 self.invariants.on_in_sync_taken(request)
 

@@ -11,7 +11,7 @@ import pytest
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.controller.controller import PARTITIONS_PER_REQUEST_MAX, Controller, TopicRef
-from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic, random_uuid
+from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic, internal_topic, random_uuid
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 from strandline.quorum.image.cluster_image import ClusterImage, fold
 
@@ -51,6 +51,10 @@ class Cluster:
         records, outcomes = self.controller.create_topics(topics, validate_only=validate_only)
         self.write(records)
         return outcomes
+
+    def create_offsets_topic(self) -> CreatedTopic | RequestError:
+        config = BrokerConfig.load("", {})
+        return self.create(internal_topic(CONSUMER_OFFSETS, image=self.image, config=config))[0]
 
     def delete(self, *refs: TopicRef) -> list[ErrorCode]:
         records, outcomes = self.controller.delete_topics(refs)
@@ -242,8 +246,7 @@ def test_deletion_can_be_switched_off() -> None:
 
 def test_the_offsets_topic_takes_the_replicas_there_are() -> None:
     cluster = Cluster(brokers=2)
-    records, created = cluster.controller.create_internal_topic(CONSUMER_OFFSETS)
-    cluster.write(records)
+    created = cluster.create_offsets_topic()
     assert isinstance(created, CreatedTopic)
     assert (created.partition_count, created.replication_factor) == (50, 2)
     topic = cluster.image.topic_by_name(CONSUMER_OFFSETS)

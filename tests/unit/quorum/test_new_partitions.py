@@ -17,8 +17,7 @@ from strandline.quorum.image.cluster_image import fold
 def a_cluster(brokers: int = 3) -> Cluster:
     cluster = Cluster(brokers)
     cluster.create(NewTopic("orders", 2, 2), NewTopic("payments", 1, 1))
-    records, _ = cluster.controller.create_internal_topic("__consumer_offsets")
-    cluster.write(records)
+    cluster.create_offsets_topic()
     return cluster
 
 

@@ -72,7 +72,7 @@ def test_a_replica_that_is_not_in_sync_never_leads() -> None:
     brokers = cluster.image.brokers
     asked = PartitionData(0, 0, [], [BrokerState(each, brokers[each].epoch) for each in (first, third)])
     topics = [TopicData(cluster.image.topics["orders"].id, [asked])]
-    records, _ = cluster.controller.alter_partition(
+    [(records, _)] = cluster.controller.decide_in_sync_changes(
         AlterPartitionRequest(first, brokers[first].epoch, topics), version=3
     )
     cluster.write(records)

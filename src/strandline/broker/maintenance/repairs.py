@@ -94,7 +94,6 @@ class SegmentRepair:
         self._channel: Channel | None = None
         self._is_closed = False
         self._is_holding = False
-        self.bytes_fetched = 0
 
     def begin(self) -> None:
         if self._partition in self._storage.replicas.fetchers.giving_up:
@@ -266,7 +265,6 @@ class SegmentRepair:
     def _write(self, run: bytes, headers: Sequence[HeaderFields]) -> None:
         made = self._made
         assert made is not None
-        self.bytes_fetched += len(run)
         self._next_offset = headers[-1][BASE_OFFSET] + headers[-1][LAST_OFFSET_DELTA] + 1
 
         def on_written(_: None, error: BaseException | None) -> None:

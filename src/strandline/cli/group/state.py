@@ -60,9 +60,6 @@ class GroupDescription:
     members: tuple[GroupMember, ...] | None = ()
     """None where they are not told, as for kinds of groups that we do not know."""
 
-    def owner_of(self, place: Place) -> GroupMember | None:
-        return next((member for member in self.members or () if place in (member.owned or ())), None)
-
 
 def partitions_words(places: Iterable[Place] | None) -> str:
     """`orders-0..2, orders-5, paid-0`: runs of partitions are drawn together."""

@@ -96,9 +96,7 @@ def read_header(batch: Buffer) -> BatchHeader:
     return header
 
 
-def columns_of(
-    batches: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Columns]:
+def columns_of(batches: Buffer) -> Iterator[Columns]:
     """Decode batch after batch. A last batch that is cut short ends the iteration quietly.
 
     A fetch answer may end anywhere in a batch, because the broker cuts at a number of bytes.
@@ -106,13 +104,11 @@ def columns_of(
     view = memoryview(batches)
     position = 0
     while (end := _batch_end(view, position)) is not None:
-        yield decode_batch(view[position:end], check_crc=check_crc, size_bytes_max=size_bytes_max)
+        yield decode_batch(view[position:end])
         position = end
 
 
-def records_of(
-    batches: Buffer, *, check_crc: bool = True, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Record]:
+def records_of(batches: Buffer, *, check_crc: bool = True) -> Iterator[Record]:
     """Every record of every whole batch, control records included; the quickest way to records one by one."""
     source = bytes(batches)
     view = memoryview(source)
@@ -126,7 +122,7 @@ def records_of(
         end = _batch_end(view, position)
         if end is None:
             return
-        yield from decode_batch(view[position:end], check_crc=check_crc, size_bytes_max=size_bytes_max).records()
+        yield from decode_batch(view[position:end], check_crc=check_crc).records()
         position = end
 
 

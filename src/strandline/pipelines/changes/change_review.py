@@ -32,27 +32,21 @@ def is_same_text(version: VersionState, pipeline: Pipeline) -> bool:
 
 
 def review(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    wiring: Wiring,
-    before: VersionState,
-    planned: Mapping[str, DatasetState],
-    *,
-    home: Path = HOME,
+    spark: SparkSession, pipeline: Pipeline, wiring: Wiring, before: VersionState, planned: Mapping[str, DatasetState]
 ) -> list[Change]:
     """Return what becomes of each dataset of the version `before` when it runs as `planned`."""
     is_same = is_same_text(before, pipeline)
     if not is_same:
-        before = _with_forms(spark, pipeline.name, wiring, before, home)
+        before = _with_forms(spark, pipeline.name, wiring, before)
     return changes_of(before, planned, is_same_text=is_same)
 
 
-def _with_forms(spark: SparkSession, name: str, wiring: Wiring, version: VersionState, home: Path) -> VersionState:
+def _with_forms(spark: SparkSession, name: str, wiring: Wiring, version: VersionState) -> VersionState:
     made_with = plan_reading.made_with()
     if all(each.form_made_with == made_with for each in version.datasets.values()):
         return version
     try:
-        pipeline = load(file_of(version, name, home=home), known=None)
+        pipeline = load(file_of(version, name, home=HOME), known=None)
         forms = datasets_of(pipeline, compiling.compile(spark, pipeline, wiring))
     except ClientFailed:
         # It does not run any more, so nothing can be said of its state.

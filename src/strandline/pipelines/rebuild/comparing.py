@@ -60,33 +60,29 @@ class Comparison:
         return {**told, "sample": [{"key": key, "old": old, "new": new} for key, old, new in self.sample]}
 
 
-def compare(client: ClusterClient, state: PipelineState, *, sample_rows: int = SAMPLE_ROWS) -> list[Comparison]:
+def compare(client: ClusterClient, state: PipelineState) -> list[Comparison]:
     """Every dataset of either version, as far as each has come."""
     assert state.rebuild is not None
     switch = phases.switch_of(state.rebuild)
     old, new = state.versions[switch.leaving].datasets, state.versions[switch.coming].datasets
-    return [_compared(client, name, old.get(name), new.get(name), sample_rows) for name in dict.fromkeys((*old, *new))]
+    return [_compared(client, name, old.get(name), new.get(name)) for name in dict.fromkeys((*old, *new))]
 
 
-def _compared(
-    client: ClusterClient, name: str, old: DatasetState | None, new: DatasetState | None, sample_rows: int
-) -> Comparison:
+def _compared(client: ClusterClient, name: str, old: DatasetState | None, new: DatasetState | None) -> Comparison:
     shown = new or old
     assert shown is not None
     if old is None or new is None or not (old.kind.has_keys and new.kind.has_keys):
         rows = [None if each is None else _rows(client, each) for each in (old, new)]
         return Comparison(name, shown.kind.value, rows[0], rows[1])
-    return compare_tables(
-        name, shown.kind.value, newest_records(client, old.topic), newest_records(client, new.topic), sample_rows
-    )
+    return compare_tables(name, shown.kind.value, newest_records(client, old.topic), newest_records(client, new.topic))
 
 
-def compare_tables(name: str, kind: str, old: pa.Table, new: pa.Table, sample_rows: int = SAMPLE_ROWS) -> Comparison:
+def compare_tables(name: str, kind: str, old: pa.Table, new: pa.Table) -> Comparison:
     connection = duckdb.connect()
     connection.register("old", old)
     connection.register("new", new)
     only_old, only_new, same, changed = connection.execute(_COUNTS).fetchall()[0]
-    rows = connection.execute(_SAMPLE, [sample_rows]).fetchall()
+    rows = connection.execute(_SAMPLE, [SAMPLE_ROWS]).fetchall()
     sample = tuple((_text(key) or "", _text(was), _text(is_now)) for key, was, is_now in rows)
     return Comparison(name, kind, old.num_rows, new.num_rows, same, changed, only_old, only_new, sample)
 

@@ -14,7 +14,6 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -169,8 +168,8 @@ def checkpoints_of(bootstrap: str, *, home: Path = HOME) -> str:
     return str((home / "checkpoints" / cluster_id_of(bootstrap)).resolve())
 
 
-def admin_of(bootstrap: str, more: Sequence[tuple[str, Any]] = ()) -> Any:
-    settings = {"bootstrap.servers": bootstrap, "client.id": "strandline-pipelines", "log_level": 0, **dict(more)}
+def admin_of(bootstrap: str) -> Any:
+    settings = {"bootstrap.servers": bootstrap, "client.id": "strandline-pipelines", "log_level": 0}
     return import_module("confluent_kafka.admin").AdminClient(settings, logger=_quiet)
 
 

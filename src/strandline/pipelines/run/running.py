@@ -104,14 +104,13 @@ class Runner:
         *,
         owner: str | None = None,
         tell: Callable[[str], None] = nothing,
-        display: Display | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.registry = registry
         self.options = options
         self.owner = owner or uuid.uuid4().hex
         self.tell = tell
-        self.display = display or Display()
+        self.display = Display()
         self.version = 0
         self.checkpoints = options.checkpoints
         self.wiring = compiling.Wiring(registry.bootstrap)

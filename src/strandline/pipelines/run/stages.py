@@ -37,7 +37,7 @@ class Stage:
 class Stages:
     """The parts of a start, and all that a run says: each line goes to `stream`, and to the run's log."""
 
-    def __init__(self, stream: TextIO, *, is_terminal: bool | None = None) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.began_s = time.monotonic()
         self.took_s: dict[str, float] = {}
         self.below: Callable[[], Sequence[str]] = tuple
@@ -47,7 +47,7 @@ class Stages:
         self._log: RunLog | None = None
         self._early: list[tuple[float, str]] = []
         """Lines that were said before there was a log."""
-        self._live = LiveLines(stream, self._lines, is_terminal=is_terminal)
+        self._live = LiveLines(stream, self._lines)
 
     @property
     def is_terminal(self) -> bool:

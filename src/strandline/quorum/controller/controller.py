@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.abort_transaction_record import AbortTransactionRecord
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
-from strandline.codec.messages.alter_partition_response import AlterPartitionResponse, PartitionData, TopicData
+from strandline.codec.messages.alter_partition_response import PartitionData
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest
@@ -311,15 +311,13 @@ class Controller(TopicCommands):
             now=now,
         )
 
-    def allocate_producer_ids(
-        self, broker_id: int, broker_epoch: int, block_size: int = PRODUCER_ID_BLOCK_SIZE
-    ) -> tuple[list[Any], ProducerIdBlock]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[list[Any], ProducerIdBlock]:
         """Return a new block of ids for one broker. It may be used once its record is flushed."""
         self._state.broker(broker_id, broker_epoch)
         first = self._state.image.next_producer_id
-        if first > PRODUCER_ID_MAX - block_size:
+        if first > PRODUCER_ID_MAX - PRODUCER_ID_BLOCK_SIZE:
             raise RequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given away.")
-        block = ProducerIdBlock(first, first + block_size)
+        block = ProducerIdBlock(first, first + PRODUCER_ID_BLOCK_SIZE)
         record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=block.end)
         return self._state.decided([record]), block
 
@@ -331,15 +329,6 @@ class Controller(TopicCommands):
         """AlterPartition, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
         self._state.broker(request.broker_id, request.broker_epoch)
         return self._in_sync_changes.decide(request, version)
-
-    def alter_partition(self, request: AlterPartitionRequest, *, version: int) -> Decision[AlterPartitionResponse]:
-        """Return all of `decide_in_sync_changes` as one decision."""
-        records: list[Any] = []
-        topics: dict[uuid.UUID, TopicData] = {}
-        for each, (topic_id, outcome) in self.decide_in_sync_changes(request, version=version):
-            records += each
-            topics.setdefault(topic_id, TopicData(topic_id)).partitions.append(outcome)
-        return records, AlterPartitionResponse(topics=list(topics.values()))
 
     def decide_resignations(
         self, request: ResignLeadershipRequest

@@ -26,7 +26,6 @@ from strandline.quorum.controller.new_topics import (
     CreatedTopic,
     NewTopic,
     Pauses,
-    internal_topic,
     new_topic_records,
     partition_count_asked,
 )
@@ -136,15 +135,6 @@ class TopicCommands:
             state.topic_by_collision_key.get(collision_key(name)),
             None if topic is None else (topic.id, len(topic.partitions)),
         )
-
-    def create_internal_topic(self, name: str) -> tuple[list[Any], CreatedTopic | RequestError]:
-        """`__consumer_offsets` with the node's settings for it."""
-        try:
-            topic = internal_topic(name, image=self._state.image, config=self._state.config)
-        except RequestError as refusal:
-            return [], refusal
-        records, outcomes = self.create_topics([topic])
-        return records, outcomes[0]
 
     def _check_name_is_free(self, name: str, taken_here: dict[str, str]) -> None:
         check_topic_name(name)

@@ -96,10 +96,6 @@ class ConsumerMember:
     is_to_join: bool = False
     """A member of the classic protocol that has to join again in time. This is not in the log."""
 
-    @property
-    def uses_classic_protocol(self) -> bool:
-        return self.classic is not None
-
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
