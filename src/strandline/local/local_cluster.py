@@ -89,7 +89,7 @@ def lay_out(
     known: list[dict[str, Any]] = remembered.get("nodes", [])
     if len(known) > nodes:
         raise InvalidConfig(f"{root} holds a cluster of {len(known)} nodes; expected at least so many, not {nodes}")
-    voters = sum(each["controller_port"] is not None for each in known) or _voters_of(nodes)
+    voters = sum(each["controller_port"] is not None for each in known) or (CONTROLLERS if nodes >= CONTROLLERS else 1)
     controller_ports = [each["controller_port"] for each in known[:voters]]
     with ExitStack() as taken:
         client_ports = list(range(port, port + nodes)) if port else [_free_port(taken, host) for _ in range(nodes)]
@@ -115,10 +115,6 @@ def lay_out(
             ignore_formatted=True,
         )
     return cluster
-
-
-def _voters_of(nodes: int) -> int:
-    return CONTROLLERS if nodes >= CONTROLLERS else 1
 
 
 def _padded(ports: Iterable[int]) -> Iterator[int | None]:

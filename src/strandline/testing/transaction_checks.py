@@ -47,17 +47,15 @@ def torn(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly
             continue
         sends = [mop for mop in op.mops if isinstance(mop, Send)]
         seen = [mop for mop in sends if mop.value in logs[mop.partition].readers]
-        missing = [mop for mop in sends if _is_missing(mop, logs[mop.partition])]
+        missing = [
+            mop for mop in sends if any(mop.value not in read for read in logs[mop.partition].final_reads.values())
+        ]
         if seen and missing:
             evidence = (
                 f"of a transaction of process {op.process} {seen[0].value!r} was read in {seen[0].partition}, and "
                 f"{len(missing)} of {len(sends)} records are missing, the first is {missing[0].value!r}"
             )
             yield Anomaly("torn", missing[0].partition, evidence, (op_index,))
-
-
-def _is_missing(send: Send, log: ObservedLog) -> bool:
-    return any(send.value not in found for found in log.final_reads.values())
 
 
 def exactly_once(ops: Sequence[Op], logs: Mapping[str, ObservedLog]) -> Iterator[Anomaly]:

@@ -8,18 +8,6 @@ from strandline.broker.metrics.scrape import Scrape
 from strandline.observability.exposition import Metric
 
 
-def _led(scrape: Scrape) -> int:
-    return sum(1 for each in scrape.partitions if each.is_leader)
-
-
-def _under_replicated(scrape: Scrape) -> int:
-    return sum(1 for each in scrape.partitions if each.in_sync is not None and each.in_sync.is_short)
-
-
-def _under_min_in_sync(scrape: Scrape) -> int:
-    return sum(1 for each in scrape.partitions if each.is_under_min_in_sync)
-
-
 def _offline(scrape: Scrape) -> int:
     failed = sum(1 for each in scrape.partitions if each.log.failure is not None)
     return len(scrape.node.replicas.offline) + failed
@@ -46,21 +34,21 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "kafka_server_replicamanager_leadercount",
         "gauge",
         "Partitions that this node leads.",
-        lambda scrape: [("", _led(scrape))],
+        lambda scrape: [("", sum(1 for each in scrape.partitions if each.is_leader))],
         public=True,
     ),
     Metric(
         "kafka_server_replicamanager_underreplicatedpartitions",
         "gauge",
         "Partitions led here of which not all replicas are in sync.",
-        lambda scrape: [("", _under_replicated(scrape))],
+        lambda scrape: [("", sum(each.in_sync is not None and each.in_sync.is_short for each in scrape.partitions))],
         public=True,
     ),
     Metric(
         "kafka_server_replicamanager_underminisrpartitioncount",
         "gauge",
         "Partitions led here with fewer replicas in sync than `min.insync.replicas`: acks=all is refused.",
-        lambda scrape: [("", _under_min_in_sync(scrape))],
+        lambda scrape: [("", sum(1 for each in scrape.partitions if each.is_under_min_in_sync))],
         public=True,
     ),
     Metric(

@@ -185,7 +185,7 @@ class ClusterState:
         if not partition.in_sync:
             return "none of its replicas is known to be in sync"
         reasons = ", ".join(self.why_missing(node_id) for node_id in partition.in_sync)
-        return f"only {_ids(partition.in_sync)} may lead it, and {reasons}"
+        return f"only {', '.join(map(str, partition.in_sync))} may lead it, and {reasons}"
 
 
 def listed(partitions: Iterable[PartitionState]) -> str:
@@ -193,7 +193,3 @@ def listed(partitions: Iterable[PartitionState]) -> str:
     names = [each.name for each in partitions]
     shown = ", ".join(names[:NAMES_SHOWN])
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN:,} more"
-
-
-def _ids(numbers: Iterable[int]) -> str:
-    return ", ".join(str(number) for number in numbers)

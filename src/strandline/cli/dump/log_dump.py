@@ -55,7 +55,7 @@ def dump(
     for file in [file for path in paths for file in _files(path)]:
         items = _partition_summary(file) if file.is_dir() else _items(file, selection)
         if not as_json:
-            output.line(_heading(file))
+            output.line(str(file) if file.is_dir() else f"{file}  ({file.stat().st_size:,} bytes)")
         for item in _guarded(items):
             damages += item.is_damage
             if as_json:
@@ -104,7 +104,3 @@ def _guarded(items: Iterator[Item]) -> Iterator[Item]:
         yield from items
     except (StrandlineError, OSError, ValueError) as error:
         yield Item("damage", {"reason": str(error)}, is_damage=True)
-
-
-def _heading(file: Path) -> str:
-    return str(file) if file.is_dir() else f"{file}  ({file.stat().st_size:,} bytes)"

@@ -6,7 +6,7 @@ if its message reaches a driver whose decision is the first for this batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final
@@ -49,7 +49,7 @@ def streaming_task() -> Task:
 
 
 def write_task(pool: Pool, options: SinkOptions, task: Task, batches: Iterable[pa.RecordBatch]) -> TaskWritten:
-    with_rows = _with_rows(batches)
+    with_rows = (batch for batch in batches if batch.num_rows)
     first = next(with_rows, None)
     if first is None:
         return TaskWritten(task.sink_id, 0, None)
@@ -76,7 +76,3 @@ def write_task(pool: Pool, options: SinkOptions, task: Task, batches: Iterable[p
         raise
     pool.leave(options, task.sink_id, producer)
     return TaskWritten(task.sink_id, writer.rows, transaction, is_first=is_first)
-
-
-def _with_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return (batch for batch in batches if batch.num_rows)

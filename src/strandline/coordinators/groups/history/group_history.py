@@ -157,7 +157,7 @@ class GroupHistory:
         if observed.open is not None:
             observed.open.add(note)
         elif opens:
-            observed.open = _opened(group, now_ms)
+            observed.open = Rebalance(group.group_id, _type_of(group), now_ms, before=assignments_of(group))
             observed.open.add(note)
         else:
             self._note_alone(observed, group, note)
@@ -255,10 +255,6 @@ class GroupHistory:
     def _maybe_forget(self, group_id: str, observed: _Observed) -> None:
         if not observed.past and observed.open is None and not observed.flapping:
             del self._groups[group_id]
-
-
-def _opened(group: Group, now_ms: int) -> Rebalance:
-    return Rebalance(group.group_id, _type_of(group), now_ms, before=assignments_of(group))
 
 
 def _changes(before: dict[str, MemberAssignment], after: dict[str, MemberAssignment]) -> list[AssignmentChange]:
