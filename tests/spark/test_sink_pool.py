@@ -17,11 +17,11 @@ from strandline.codec.messages.commit_batch_response import CommitBatchResponse
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.produce_response import ProduceResponse
+from strandline.codec.record_batch import sequence_after
 from strandline.errors import Disconnected
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.sink import driver
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
-from strandline.spark.sink.sending import next_sequence
 from strandline.spark.sink.task_writer import Task, write_task
 from strandline.testing import embedded
 
@@ -392,5 +392,5 @@ def test_a_timeout_that_the_broker_does_not_allow(broker: EmbeddedBroker, topic:
 
 
 def test_sequences_begin_again_behind_the_largest() -> None:
-    assert next_sequence(0x7FFFFFFF, 1) == 0
-    assert next_sequence(0x7FFFFFFE, 3) == 1
+    assert sequence_after(0x7FFFFFFF, 1) == 0
+    assert sequence_after(0x7FFFFFFE, 3) == 1

@@ -18,9 +18,9 @@ from strandline.codec.messages.describe_storage_request import DescribeStorageRe
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
-from strandline.handlers.support.context import BrokerServices, RequestContext
+from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import joined_response
-from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing
+from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing, asked_partitions
 from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms
@@ -85,7 +85,7 @@ class _Description:
     # Times
 
     def _look_for_unread(self) -> Iterator[None]:
-        for name, index in _asked(self._node, self._request):
+        for name, index in asked_partitions(self._node, self._request):
             partition = self._node.partition(name, index)
             if partition is not None and partition.log.failure is None:
                 for segment in _shown(partition.log.segments):
@@ -135,7 +135,7 @@ class _Description:
         self._context.reply(joined_response(self._answer, self._context.api_version, parts))
 
     def _partitions(self) -> Iterator[bytes]:
-        for name, index in _asked(self._node, self._request):
+        for name, index in asked_partitions(self._node, self._request):
             partition = self._node.partition(name, index)
             if partition is not None:
                 yield encode(self._stored(partition), self._context.api_version)
@@ -203,16 +203,6 @@ class _Description:
                 )
             )
         return result
-
-
-def _asked(node: BrokerServices, request: DescribeStorageRequest) -> Iterator[tuple[str, int]]:
-    if request.topics is None:
-        # A list of them: between two turns of the loop topics come and go.
-        for topic in list(node.image.topics.values()):
-            for index in range(len(topic.partitions)):
-                yield topic.name, index
-    else:
-        yield from dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
 
 
 def _shown(segments: list[Segment]) -> list[Segment]:

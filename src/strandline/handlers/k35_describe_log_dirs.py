@@ -21,6 +21,7 @@ from strandline.codec.messages.describe_log_dirs_response import (
 from strandline.errors import error_code
 from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.handlers.support.response_parts import joined, joined_response
+from strandline.handlers.support.storage_facts import asked_partitions
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 35
@@ -59,7 +60,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Describe
 
 def _partitions(node: BrokerServices, request: DescribeLogDirsRequest, version: int) -> Iterator[tuple[str, bytes]]:
     """Yield each requested partition that is here, encoded, with its topic."""
-    for name, index in _asked(node, request):
+    for name, index in asked_partitions(node, request):
         partition = node.partition(name, index)
         if partition is not None:
             described = DescribeLogDirsPartition(
@@ -68,13 +69,3 @@ def _partitions(node: BrokerServices, request: DescribeLogDirsRequest, version: 
                 offset_lag=max(0, partition.high_watermark - partition.log_end_offset),
             )
             yield name, encode(described, version)
-
-
-def _asked(node: BrokerServices, request: DescribeLogDirsRequest) -> Iterator[tuple[str, int]]:
-    if request.topics is None:
-        # A list of them: between two turns of the loop topics come and go.
-        for topic in list(node.image.topics.values()):
-            for index in range(len(topic.partitions)):
-                yield topic.name, index
-    else:
-        yield from dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)

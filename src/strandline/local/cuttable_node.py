@@ -16,6 +16,7 @@ from collections.abc import Collection
 
 from strandline.broker import main as broker
 from strandline.broker.network.network import SocketNetwork
+from strandline.config.listeners import parse_address
 from strandline.config.node_config import BrokerConfig
 from strandline.local.bound_child import follow_parent
 from strandline.local.cut_network import Address, CutNetwork
@@ -46,17 +47,12 @@ class Links:
                 assert word == "cut", line
                 self._is_there.wait()
                 assert self._runtime is not None
-                self._runtime.loop.call_soon_threadsafe(self._cut, [_address(each) for each in addresses])
+                self._runtime.loop.call_soon_threadsafe(self._cut, [parse_address(each) for each in addresses])
 
     def _cut(self, addresses: Collection[Address]) -> None:
         assert self._network is not None
         self._network.cut(addresses)
         print("cut", flush=True)
-
-
-def _address(text: str) -> Address:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
 
 
 def _follow(links: Links) -> None:
@@ -67,7 +63,7 @@ def _follow(links: Links) -> None:
 def main() -> int:
     option, addresses, *arguments = sys.argv[1:]
     assert option == "--cut", "usage: --cut HOST:PORT,... and the arguments of strandline.broker"
-    links = Links([_address(each) for each in addresses.split(",") if each])
+    links = Links([parse_address(each) for each in addresses.split(",") if each])
     # The thread sleeps in read(2) without the interpreter lock, so it costs the node nothing.
     threading.Thread(target=_follow, args=(links,), name="follow-parent", daemon=True).start()
     return broker.main(arguments, network_of=links.network)

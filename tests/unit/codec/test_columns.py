@@ -85,8 +85,6 @@ def test_a_batch_without_records_keeps_its_range(twin: ModuleType) -> None:
         columns = decode_batch(batch)
         assert (len(columns), columns.last_offset, list(columns)) == (0, 49, [])
         assert next(iter(records_of(batch + encode_batch(order_feed(2), base_offset=50)))).offset == 50
-    assert columns.first_at_or_after(0) is None
-    assert columns.first_of_max_timestamp() is None
 
 
 @pytest.mark.parametrize("twin", TWINS)
@@ -130,16 +128,6 @@ def test_records_of_crosses_its_own_read_ahead(twin: ModuleType) -> None:
     batches = b"".join(encode_batch([record], base_offset=record.offset) for record in feed)
     with using(twin):
         assert list(records_of(batches)) == feed
-
-
-def test_time_look_up_takes_the_first_record_not_before() -> None:
-    times = [100, 300, 200, 300, 250]
-    columns = decode_batch(encode_batch([Record(timestamp_ms=time) for time in times], base_offset=10))
-    assert columns.first_at_or_after(0) == (10, 100)
-    assert columns.first_at_or_after(101) == (11, 300)
-    assert columns.first_at_or_after(300) == (11, 300)
-    assert columns.first_at_or_after(301) is None
-    assert columns.first_of_max_timestamp() == (11, 300)
 
 
 def test_numpy_wraps_the_columns_without_a_copy() -> None:

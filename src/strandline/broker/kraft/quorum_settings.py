@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from strandline.config.listeners import parse_address
 from strandline.quorum.raft.raft import RaftTiming
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class QuorumSettings:
             cluster_id=cluster_id,
             is_controller="controller" in config.process_roles,
             static_voters=tuple(map(_voter, config.controller_quorum_voters)),
-            bootstrap_servers=tuple(map(_address, config.controller_quorum_bootstrap_servers)),
+            bootstrap_servers=tuple(map(parse_address, config.controller_quorum_bootstrap_servers)),
             listener_name=(*config.controller_listener_names, "CONTROLLER")[0],
             listener_address=listener_address,
             election_timeout_ms=config.controller_quorum_election_timeout_ms,
@@ -91,11 +92,6 @@ class QuorumSettings:
         )
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)
-
-
 def _voter(text: str) -> tuple[int, str, int]:
     node_id, _, address = text.partition("@")
-    return int(node_id), *_address(address)
+    return int(node_id), *parse_address(address)

@@ -11,8 +11,8 @@ from strandline.partition.partition import Partition
 from strandline.quorum.image.cluster_image import PartitionImage
 
 
-def _each(read: Callable[[Partition], float]) -> Callable[[Scrape], Iterator[Sample]]:
-    """A line for each partition. Topic names need no escaping: a letter, a digit, dot, dash, underscore."""
+def each_partition(read: Callable[[Partition], float]) -> Callable[[Scrape], Iterator[Sample]]:
+    """Return a reader of a line for each partition. Topic names need no escaping."""
 
     def samples(scrape: Scrape) -> Iterator[Sample]:
         for each in scrape.partitions:
@@ -125,28 +125,28 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "kafka_topic_partition_current_offset",
         "gauge",
         "The high watermark: the offset of the next record that consumers will see.",
-        _each(lambda each: each.high_watermark),
+        each_partition(lambda each: each.high_watermark),
         _PARTITION,
     ),
     Metric(
         "kafka_topic_partition_oldest_offset",
         "gauge",
         "The first offset that can be read.",
-        _each(lambda each: each.log.log_start_offset),
+        each_partition(lambda each: each.log.log_start_offset),
         _PARTITION,
     ),
     Metric(
         "kafka_log_log_unflushed_records",
         "gauge",
         "Records that were appended and that no flush has covered yet.",
-        _each(lambda each: each.log.unflushed),
+        each_partition(lambda each: each.log.unflushed),
         _PARTITION,
     ),
     Metric(
         "kafka_log_log_numlogsegments",
         "gauge",
         "Segments of the log.",
-        _each(lambda each: len(each.log.segments)),
+        each_partition(lambda each: len(each.log.segments)),
         _PARTITION,
     ),
     Metric(

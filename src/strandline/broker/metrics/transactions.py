@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strandline.broker.metrics.scrape import ObservedBroker, Scrape
+from strandline.broker.metrics.topics import each_partition
 from strandline.coordinators.transactions.transaction import UNFINISHED, Transaction, TransactionStatus
 from strandline.observability.exposition import Metric, Sample
 from strandline.partition.partition import Partition
@@ -81,14 +82,6 @@ def _waiting_markers(scrape: Scrape) -> Iterator[Sample]:
     yield "", 0 if transactions is None else transactions.waiting_markers_count
 
 
-def _each(read: Callable[[Partition], float]) -> Callable[[Scrape], Iterator[Sample]]:
-    def samples(scrape: Scrape) -> Iterator[Sample]:
-        for each in scrape.partitions:
-            yield f'topic="{each.topic}",partition="{each.index}"', read(each)
-
-    return samples
-
-
 def _late(scrape: Scrape) -> Iterator[Sample]:
     node = scrape.node
     before_ms = node.runtime.now_ms() - node.config.transaction_max_timeout_ms - LATE_MS
@@ -154,14 +147,14 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "kafka_cluster_partition_laststableoffsetlag",
         "gauge",
         "Records between the last stable offset and the high watermark: readers of committed ones do not see them yet.",
-        _each(lambda each: each.high_watermark - each.last_stable_offset),
+        each_partition(lambda each: each.high_watermark - each.last_stable_offset),
         _PARTITION,
     ),
     Metric(
         "strandline_partition_open_transactions",
         "gauge",
         "Transactions that are open on the partition.",
-        _each(lambda each: len(each.producers.open_transactions)),
+        each_partition(lambda each: len(each.producers.open_transactions)),
         _PARTITION,
     ),
 )

@@ -6,23 +6,31 @@ A person waits for it with a finger on the key, so the cluster gets half a secon
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from strandline.cli.common.failures import CommandFailed
 
+if TYPE_CHECKING:
+    from strandline.cli.common.client import Cluster
+
 PATIENCE_S = 0.5
 BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 
 
-def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
+def _cluster(ctx: typer.Context) -> Cluster:
+    """Connect to the cluster that the options of the command line name so far."""
     from strandline.cli.common.client import connect
 
     given: dict[str, Any] = ctx.params
     bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
+    return connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
+
+
+def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
     try:
-        cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
+        cluster = _cluster(ctx)
         with cluster.errors("cannot list topics"):
             names = cluster.admin().list_topics(timeout=PATIENCE_S).topics
     except CommandFailed:
@@ -31,27 +39,20 @@ def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    from strandline.cli.common.client import connect
     from strandline.cli.group.reading import read_groups
 
-    given: dict[str, Any] = ctx.params
-    bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
     try:
-        cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
-        groups = read_groups(cluster, with_members=False)
+        groups = read_groups(_cluster(ctx), with_members=False)
     except CommandFailed:
         return []
     return [group.group_id for group in groups if group.group_id.startswith(incomplete)]
 
 
 def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    from strandline.cli.common.client import connect
     from strandline.cli.txn.reading import read_transactions, require_plain
 
-    given: dict[str, Any] = ctx.params
-    bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
     try:
-        cluster = connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
+        cluster = _cluster(ctx)
         require_plain(cluster)
         known = read_transactions(cluster).transactions
     except CommandFailed:

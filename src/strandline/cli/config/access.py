@@ -72,6 +72,10 @@ class ConfigValue:
         return self.source != 5
 
 
+def value_of(entries: Mapping[str, ConfigValue], name: str) -> str | None:
+    return entries[name].value if name in entries else None
+
+
 def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, ConfigValue] | None:
     """Every setting by name; None when the cluster does not offer DescribeConfigs.
 

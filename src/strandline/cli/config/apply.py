@@ -9,7 +9,7 @@ from strandline.cli.common.client import Cluster
 from strandline.cli.common.failures import CommandFailed, NotFound, did_you_mean
 from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
-from strandline.cli.config.access import ConfigValue, Target, any_broker, read_entries, write_entries
+from strandline.cli.config.access import ConfigValue, Target, any_broker, read_entries, value_of, write_entries
 from strandline.cli.config.changes import SettingChange, cost
 
 
@@ -34,8 +34,8 @@ def apply_changes(
         # Only what was set is listed for all of them together; what could be set, any one of them knows.
         known = (read_entries(cluster, admin, any_broker(cluster, admin)) or {}) | entries
     _check_names(target, [*changed, *unset], known)
-    changes = [SettingChange(name, _value(entries, name), value) for name, value in changed.items()]
-    changes += [SettingChange(name, _value(entries, name), None, _fallback(entries, target, name)) for name in unset]
+    changes = [SettingChange(name, value_of(entries, name), value) for name, value in changed.items()]
+    changes += [SettingChange(name, value_of(entries, name), None, _fallback(entries, target, name)) for name in unset]
     # Whatever the cluster refuses, it should refuse before a person is asked to confirm it.
     write_entries(cluster, admin, target, changed, unset, dry_run=True)
     plan = [f"{target}, {change}: {loss}" for change in changes if (loss := cost(change))]
@@ -50,10 +50,6 @@ def apply_changes(
         else:
             would = f" (not done; {cost(change) or 'nothing is lost by it'})" if dry_run else ""
             output.line(f"{target}: {change}{would}")
-
-
-def _value(entries: Mapping[str, ConfigValue], name: str) -> str | None:
-    return entries[name].value if name in entries else None
 
 
 def _fallback(entries: Mapping[str, ConfigValue], target: Target, name: str) -> tuple[str, str | None] | None:

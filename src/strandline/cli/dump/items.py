@@ -11,6 +11,7 @@ from uuid import UUID
 
 from strandline.cli.records.record import json_bytes
 from strandline.codec.message import Message
+from strandline.quorum.raft.state_files import uuid_text
 
 TEXT_VALUE_CHARACTERS_MAX = 200
 
@@ -53,10 +54,6 @@ def plain(value: Any) -> Any:
             return {name: plain(element) for name, element in value.items()}
         case _:
             return value
-
-
-def uuid_text(value: UUID) -> str:
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
 
 
 def time_text(timestamp_ms: int) -> str:

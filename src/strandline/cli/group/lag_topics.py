@@ -10,7 +10,7 @@ from typing import Any
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import converse
-from strandline.cli.config.access import ConfigValue, Target, read_entries
+from strandline.cli.config.access import Target, read_entries, value_of
 from strandline.cli.topic.topics import described, log_sizes
 from strandline.lag.figures import TopicRetention
 
@@ -45,21 +45,16 @@ class TopicFactsReader:
 
     def _read(self, name: str) -> LagTopicFacts:
         entries = read_entries(self._cluster, self._admin, Target("topic", name)) or {}
-        policy = _value(entries, "cleanup.policy") or "delete"
+        policy = value_of(entries, "cleanup.policy") or "delete"
         retention = TopicRetention.of(
             cleanup_policy=policy,
-            retention_ms=int(_value(entries, "retention.ms") or -1),
-            retention_bytes=int(_value(entries, "retention.bytes") or -1),
+            retention_ms=int(value_of(entries, "retention.ms") or -1),
+            retention_bytes=int(value_of(entries, "retention.bytes") or -1),
         )
         sizes = None
         if retention.size_bytes is not None:
             sizes = log_sizes(self._cluster, described(self._cluster, self._admin, name))
         return LagTopicFacts(retention, "compact" in policy, sizes or {})
-
-
-def _value(entries: dict[str, ConfigValue], name: str) -> str | None:
-    entry = entries.get(name)
-    return None if entry is None else entry.value
 
 
 def _has_transactions(cluster: Cluster, topic: Any) -> bool:

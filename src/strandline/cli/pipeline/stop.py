@@ -31,16 +31,17 @@ def stop(
     """
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:
+        from strandline.pipelines.run.run_record import now_ms
         from strandline.pipelines.versions.state import STOP, Command
 
         known_pipeline(registry, name)
-        alive = [number for number, run in registry.runs(name).items() if is_there(run, _now_ms())]
+        alive = [number for number, run in registry.runs(name).items() if is_there(run, now_ms())]
         if not alive:
             _tell(output, name, None, f"{name} does not run")
             return
-        registry.put_command(Command(name, STOP, uuid.uuid4().hex, _now_ms()))
+        registry.put_command(Command(name, STOP, uuid.uuid4().hex, now_ms()))
         until = time.monotonic() + timeout
-        while runs := [run for run in registry.refresh().runs(name).values() if is_there(run, _now_ms())]:
+        while runs := [run for run in registry.refresh().runs(name).values() if is_there(run, now_ms())]:
             if time.monotonic() > until:
                 who = f"process {runs[0].pid} on {runs[0].host}"
                 raise Unreachable(
@@ -60,7 +61,3 @@ def _tell(output: Output, name: str, version: int | None, words: str) -> None:
         output.json_line({"pipeline": name, "version": version, "stopped": version is not None})
     else:
         output.line(words)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ from typing import Any
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count, duration, size
-from strandline.cli.config.access import ConfigValue
+from strandline.cli.config.access import ConfigValue, value_of
 from strandline.cli.topic.storage_reading import Storage, StoredReplica
 from strandline.cli.topic.storage_words import (
     cleaned_words,
@@ -220,10 +220,10 @@ def policy_lines(entries: dict[str, ConfigValue] | None) -> Iterator[tuple[str, 
     if entries is None:
         yield "deletion", "unknown: this cluster does not offer DescribeConfigs"
         return
-    policy = (_value(entries, "cleanup.policy") or "delete").replace(" ", "").split(",")
+    policy = (value_of(entries, "cleanup.policy") or "delete").replace(" ", "").split(",")
     yield "deletion", _deletion_policy(entries, policy)
     if "compact" in policy:
-        ratio = float(_value(entries, "min.cleanable.dirty.ratio") or 0.5)
+        ratio = float(value_of(entries, "min.cleanable.dirty.ratio") or 0.5)
         yield (
             "compaction",
             f"sealed segments are cleaned when more than {ratio:.0%} of them is dirty (min.cleanable.dirty.ratio)",
@@ -234,15 +234,10 @@ def _deletion_policy(entries: dict[str, ConfigValue], policy: list[str]) -> str:
     if "delete" not in policy:
         return f"nothing is deleted by age or size: cleanup.policy is {','.join(policy) or 'empty'}"
     ways = []
-    retention_ms = int(_value(entries, "retention.ms") or -1)
-    retention_bytes = int(_value(entries, "retention.bytes") or -1)
+    retention_ms = int(value_of(entries, "retention.ms") or -1)
+    retention_bytes = int(value_of(entries, "retention.bytes") or -1)
     if not is_without_limit(retention_ms):
         ways.append(f"when its newest record is {duration(retention_ms)} old (retention.ms)")
     if not is_without_limit(retention_bytes):
         ways.append(f"when the partition has {size(retention_bytes)} without it (retention.bytes)")
     return f"a segment goes {', or '.join(ways)}" if ways else "nothing is deleted: no retention is set"
-
-
-def _value(entries: dict[str, ConfigValue], name: str) -> str | None:
-    entry = entries.get(name)
-    return None if entry is None else entry.value

@@ -155,20 +155,6 @@ class Columns:
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
-    def first_at_or_after(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record whose timestamp is not before `timestamp_ms`, as ListOffsets asks.
-
-        Timestamps within a batch need not grow, so this is a walk and not a bisection.
-        """
-        for offset, timestamp in zip(self.offsets, self.timestamps, strict=True):
-            if timestamp >= timestamp_ms:
-                return offset, timestamp
-        return None
-
-    def first_of_max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with the largest timestamp; none in an empty batch."""
-        return self.first_at_or_after(max(self.timestamps)) if len(self.timestamps) else None
-
 
 def _cut(payload: Buffer, start: int, length: int) -> bytes | None:
     return None if length < 0 else bytes(payload[start : start + length])
@@ -178,16 +164,17 @@ def read_headers(payload: Buffer, position: int, count: int) -> tuple[Header, ..
     """Headers that the scan has already walked and found sound."""
     headers: list[Header] = []
     for _ in range(count):
-        length, position = _read_length(payload, position)
+        length, position = read_varint(payload, position)
         key = str(payload[position : position + length], "utf-8", "replace")
         position += length
-        length, position = _read_length(payload, position)
+        length, position = read_varint(payload, position)
         headers.append((key, _cut(payload, position, length)))
         position += max(length, 0)
     return tuple(headers)
 
 
-def _read_length(payload: Buffer, position: int) -> tuple[int, int]:
+def read_varint(payload: Buffer, position: int) -> tuple[int, int]:
+    """Return a zigzag varint that was found sound before, and the position after it."""
     value = shift = 0
     while True:
         byte = payload[position]

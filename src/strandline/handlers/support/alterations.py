@@ -10,10 +10,10 @@ from typing import Any
 
 from strandline.codec.message import Message
 from strandline.codec.message_codec import encode
-from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
+from strandline.errors import PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts
-from strandline.quorum.controller.config_changes import ConfigAlteration, Operation, broker_id_of
+from strandline.quorum.controller.config_changes import ConfigAlteration, Operation, bad_request, broker_id_of
 from strandline.quorum.controller.submission import Outcomes
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER_LOGGER
 from strandline.runtime import loggers
@@ -65,15 +65,11 @@ def alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool)
 
 def _check_loggers(asked: ConfigAlteration, node_id: int) -> None:
     if broker_id_of(asked.resource_name) is None:
-        raise _bad_request(f"Node id must be an integer, but it is: {asked.resource_name}")
+        raise bad_request(f"Node id must be an integer, but it is: {asked.resource_name}")
     if broker_id_of(asked.resource_name) != node_id:
-        raise _bad_request(f"Unexpected node id. Expected {node_id}, but received {asked.resource_name}")
+        raise bad_request(f"Unexpected node id. Expected {node_id}, but received {asked.resource_name}")
     for each in asked.operations:
         if each.operation in (Operation.APPEND, Operation.SUBTRACT):
             verb = Operation(each.operation).name
-            raise _bad_request(f"{verb} operation is not allowed for the BROKER_LOGGER resource")
+            raise bad_request(f"{verb} operation is not allowed for the BROKER_LOGGER resource")
         loggers.check_level(each.name, None if each.operation == Operation.DELETE else each.value)
-
-
-def _bad_request(message: str) -> RequestError:
-    return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
 from strandline.codec.messages.describe_storage_response import StoredDamage, StoredPartition
 from strandline.handlers.support.context import BrokerServices
 from strandline.log.maintenance.retention import outlook
@@ -11,6 +14,19 @@ from strandline.partition.partition import Partition
 
 FOR_EVER: Final = 2**60
 """The cap for times and sizes, because settings of 2^63-1 ("no limit") would overflow the fields."""
+
+
+def asked_partitions(
+    node: BrokerServices, request: DescribeLogDirsRequest | DescribeStorageRequest
+) -> Iterator[tuple[str, int]]:
+    """Yield the topic and index of each partition that a request names, or of every one if it names none."""
+    if request.topics is None:
+        # A list of them: between two turns of the loop topics come and go.
+        for topic in list(node.image.topics.values()):
+            for index in range(len(topic.partitions)):
+                yield topic.name, index
+    else:
+        yield from dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
 
 
 def add_deletion(stored: StoredPartition, partition: Partition, now_ms: int) -> None:

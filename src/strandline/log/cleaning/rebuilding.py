@@ -12,6 +12,7 @@ from typing import Final
 
 from crc32c import crc32c
 
+from strandline.codec.columns.batch import read_varint
 from strandline.codec.columns.encode import encode_varint
 from strandline.codec.compression import compress
 from strandline.codec.record_batch import (
@@ -90,25 +91,13 @@ def _retimed(
     for piece in pieces:
         position = 0
         while position < len(piece):
-            length, start = _varint(piece, position)
+            length, start = read_varint(piece, position)
             position = start + length
             # Behind the length stands a byte of attributes, and then the delta.
-            delta, rest = _varint(piece, start + 1)
+            delta, rest = read_varint(piece, start + 1)
             timestamp = base_timestamp + delta if fixed_timestamp is None else fixed_timestamp
             new_delta = encode_varint(timestamp - new_base_timestamp)
             yield encode_varint(1 + len(new_delta) + position - rest)
             yield piece[start : start + 1]
             yield new_delta
             yield piece[rest:position]
-
-
-def _varint(source: memoryview, position: int) -> tuple[int, int]:
-    """Return a zigzag varint that the sieve has found sound: (value, position after it)."""
-    raw = shift = 0
-    while True:
-        byte = source[position]
-        position += 1
-        raw |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (raw >> 1) ^ -(raw & 1), position
-        shift += 7

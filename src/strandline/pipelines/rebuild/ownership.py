@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ from typing import Final
 from strandline.errors import WorldError
 from strandline.pipelines.rebuild import phases
 from strandline.pipelines.rebuild.phases import RebuildRefused
+from strandline.pipelines.run.run_record import now_ms
 from strandline.pipelines.versions.state import PipelineState
 from strandline.pipelines.versions.version_lease import is_process
 from strandline.pipelines.versions.version_store import Registry
@@ -105,17 +105,17 @@ class Ownership:
     def _beat(self) -> None:
         state = self._registry.pipeline(self._name)
         if state is not None and state.rebuild is not None and state.rebuild.owner == self.owner:
-            said = json.dumps({"owner": self.owner, "heartbeat_ms": _now_ms()})
+            said = json.dumps({"owner": self.owner, "heartbeat_ms": now_ms()})
             self._registry.put(f"rebuild/{self._name}", said)
 
     def _owned(self, state: PipelineState) -> PipelineState:
         assert state.rebuild is not None
-        return replace(state, rebuild=replace(state.rebuild, owner=self.owner, heartbeat_ms=_now_ms()))
+        return replace(state, rebuild=replace(state.rebuild, owner=self.owner, heartbeat_ms=now_ms()))
 
     def _check_free(self, state: PipelineState) -> None:
         assert state.rebuild is not None
         if not _is_dead(state.rebuild.owner):
-            phases.check_free(state, self.owner, self._last_heard(state), _now_ms())
+            phases.check_free(state, self.owner, self._last_heard(state), now_ms())
 
     def _last_heard(self, state: PipelineState) -> int:
         told = self._registry.entries("rebuild/").get(self._name, {})
@@ -128,7 +128,3 @@ def _is_dead(owner: str) -> bool:
     host, _, rest = owner.partition("/")
     pid = rest.partition("/")[0]
     return host == platform.node() and pid.isdigit() and not is_process(int(pid))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

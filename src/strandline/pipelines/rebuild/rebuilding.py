@@ -7,7 +7,6 @@ log does. Whatever the process is killed in the middle of, another one goes on f
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from strandline.pipelines.rebuild.switching import Removal, RemovesMuch, Switchi
 from strandline.pipelines.run import first_offsets, outputs
 from strandline.pipelines.run.local_node import HOME
 from strandline.pipelines.run.multi_topic_commit import delete_sinks
+from strandline.pipelines.run.run_record import now_ms
 from strandline.pipelines.run.running import Outcome, Runner, RunOptions
 from strandline.pipelines.versions.state import PipelineState, RebuildState, VersionState
 from strandline.pipelines.versions.version_files import digest_of, file_of, forget_file, with_file
@@ -170,12 +170,12 @@ class Rebuilding:
         # Its topics are known before they are made: should nothing more be heard of this process, they can be removed.
         datasets = outputs.planned_datasets(pipeline, number)
         version = VersionState(
-            number, checkpoints=self._means.checkpoints(), created_ms=_now_ms(), datasets=datasets, starts=starts
+            number, checkpoints=self._means.checkpoints(), created_ms=now_ms(), datasets=datasets, starts=starts
         )
         version = with_file(version, file)
 
         def begun(told: PipelineState) -> PipelineState:
-            told = phases.begun(told, number, _now_ms(), from_beginning=from_beginning)
+            told = phases.begun(told, number, now_ms(), from_beginning=from_beginning)
             return replace(told, versions={**told.versions, number: version}, newest=number)
 
         self._owned.begin(begun)
@@ -277,7 +277,7 @@ class Rebuilding:
         """Wait until the process that runs a version sees the switch and stops. A dead one is not waited for."""
         is_told = False
         # Also one that was killed on this machine: its Java may outlive it by a batch.
-        while (run := self._registry.refresh().run(self._name, version)) is not None and run.is_alive(_now_ms()):
+        while (run := self._registry.refresh().run(self._name, version)) is not None and run.is_alive(now_ms()):
             if run.owner == self._owned.owner:
                 return
             if not is_told:
@@ -363,7 +363,3 @@ class Rebuilding:
 
     def _change(self, change: Callable[[PipelineState], PipelineState]) -> PipelineState:
         return self._owned.change(change)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -111,16 +111,16 @@ def _check_operations(asked: ConfigAlteration) -> None:
         message = f"{len(asked.operations)} settings; a resource has at most {CONFIGS_PER_RESOURCE_MAX}."
         raise RequestError(ErrorCode.POLICY_VIOLATION, message)
     if max(Counter(each.name for each in asked.operations).values(), default=0) > 1:
-        raise _bad_request("Error due to duplicate config keys")
+        raise bad_request("Error due to duplicate config keys")
     nulls = [each.name for each in asked.operations if each.value is None and each.operation != Operation.DELETE]
     if nulls:
-        raise _bad_request(f"Null value not supported for : {', '.join(nulls)}")
+        raise bad_request(f"Null value not supported for : {', '.join(nulls)}")
     is_known = asked.resource_type in (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
     if not is_known and (asked.resource_type != RESOURCE_BROKER_LOGGER or asked.replaces):
-        raise _bad_request(f"Unknown resource type {asked.resource_type}")
+        raise bad_request(f"Unknown resource type {asked.resource_type}")
     for each in asked.operations:
         if each.operation not in Operation.__members__.values():
-            raise _bad_request(f"Unknown operations type {each.operation}")
+            raise bad_request(f"Unknown operations type {each.operation}")
 
 
 def _checked_broker_name(asked: ConfigAlteration, node_id: int | None) -> str:
@@ -130,9 +130,9 @@ def _checked_broker_name(asked: ConfigAlteration, node_id: int | None) -> str:
         return name
     broker_id = broker_id_of(name)
     if broker_id is None:
-        raise _bad_request(f"Node id must be an integer, but it is: {name}")
+        raise bad_request(f"Node id must be an integer, but it is: {name}")
     if node_id is not None and broker_id != node_id:
-        raise _bad_request(f"Unexpected broker id, expected {node_id}, but received {name}")
+        raise bad_request(f"Unexpected broker id, expected {node_id}, but received {name}")
     return str(broker_id)
 
 
@@ -184,14 +184,14 @@ def _check_resource(
 ) -> None:
     if resource_type == RESOURCE_TOPIC:
         if not name:
-            raise _bad_request("Default topic resources are not allowed.")
+            raise bad_request("Default topic resources are not allowed.")
         check_topic_name(name)
         config.topic_config(settings)
         if name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     elif resource_type == RESOURCE_GROUP:
         if not name:
-            raise _bad_request("Default group resources are not allowed.")
+            raise bad_request("Default group resources are not allowed.")
         check_group(settings, config.text)
     else:
         check_client_metrics(name, settings)
@@ -210,5 +210,5 @@ def _check_broker(
         config.with_dynamic(settings, image.configs.get((RESOURCE_BROKER, str(node_id)), {}))
 
 
-def _bad_request(message: str) -> RequestError:
+def bad_request(message: str) -> RequestError:
     return RequestError(ErrorCode.INVALID_REQUEST, message)

@@ -19,11 +19,12 @@ from strandline.codec.messages.end_txn_request import EndTxnRequest
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
+from strandline.codec.record_batch import sequence_after
 from strandline.errors import ErrorCode, named
 from strandline.spark.sink.cluster import SinkCluster
 from strandline.spark.sink.failures import SinkFailed, SinkRefused, TransactionLost
 from strandline.spark.sink.open_batches import OpenBatch, Place
-from strandline.spark.sink.sending import Sealed, Sender, next_sequence
+from strandline.spark.sink.sending import Sealed, Sender
 
 _CLIENTS_ADD_VERSION_MAX: Final = 3
 _CLIENTS_END_VERSION_MAX: Final = 4
@@ -136,7 +137,7 @@ class TransactionalProducer:
     def _sealed(self, batch: OpenBatch) -> Sealed:
         options = self.cluster.options
         sequence = self._sequences.get(batch.place, 0)
-        self._sequences[batch.place] = next_sequence(sequence, batch.count)
+        self._sequences[batch.place] = sequence_after(sequence, batch.count)
         content = batch.seal(self.producer_id, self.producer_epoch, sequence, options.compression)
         return Sealed(batch.place, content, time.monotonic() + options.delivery_timeout_ms / 1000)
 

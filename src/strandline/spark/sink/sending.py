@@ -17,6 +17,7 @@ from strandline.client.failures import TopicMissing
 from strandline.codec.columns import decode_batch, encode_batch
 from strandline.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from strandline.codec.messages.produce_response import PartitionProduceResponse, ProduceResponse
+from strandline.codec.record_batch import sequence_after
 from strandline.errors import Disconnected, ErrorCode, TimedOut, named
 from strandline.ids import TopicPartition
 from strandline.spark.sink.cluster import ADDING_PRODUCE_VERSION, SinkCluster
@@ -232,7 +233,7 @@ class Sender:
                 compression=header.attributes & 7,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
-                base_sequence=next_sequence(header.base_sequence, first),
+                base_sequence=sequence_after(header.base_sequence, first),
                 transactional=True,
             )
             for part, first in ((records[:half], 0), (records[half:], half))
@@ -240,11 +241,6 @@ class Sender:
         queue.popleft()
         queue.extendleft(replace(whole, content=part) for part in reversed(parts))
         self._queued_bytes += sum(map(len, parts)) - len(whole.content)
-
-
-def next_sequence(sequence: int, count: int) -> int:
-    """Sequences go from 0 to the largest int32, and then begin again."""
-    return (sequence + count) & 0x7FFFFFFF
 
 
 def _refusal(place: Place, code: ErrorCode, result: PartitionProduceResponse) -> SinkFailed:
