@@ -2,19 +2,24 @@
 
 Twice with librdkafka as the targets ask (plain and idempotent), and twice with bare sockets. The library shares
 the broker's cores and takes a good part of them, so much of its latency is its own; the bare sockets show the broker.
+They are measured twice in each round: on a quiet machine, and beside a process that keeps one core busy.
 """
 
 from __future__ import annotations
 
 from bench.brokers import Broker, Server
 from bench.client_process import run_measured
-from bench.figures import Figure, ratio_at_most
+from bench.figures import Figure, Samples, ratio_at_most
+from bench.neighbour import busy_core
 from bench.stage import Stage, beside_kafka
 
 NAME = "one-record"
-SUMMARY = "one-record requests over 32 connections: CPU, p50, p99, plain and idempotent"
+SUMMARY = "one-record requests over 32 connections: CPU, p50, p99, plain and idempotent, quiet and beside one busy core"
 CONNECTIONS = 32
-CLIENTS = {"one_record": "librdkafka", "one_record_raw": "bare sockets"}
+LIBRDKAFKA = "one_record"
+BARE = "one_record_raw"
+CLIENTS = {LIBRDKAFKA: "librdkafka", BARE: "bare sockets"}
+BUSY = "beside one busy core"
 
 
 def run(stage: Stage) -> list[Figure]:
@@ -23,25 +28,39 @@ def run(stage: Stage) -> list[Figure]:
         broker.create_topic(NAME, CONNECTIONS)
     figures: list[Figure] = []
     for client, words in CLIENTS.items():
-        count = stage.scaled(64_000, 3_200)
         for idempotent in (False, True):
-
-            def work(
-                broker: Broker, client: str = client, idempotent: bool = idempotent, count: int = count
-            ) -> dict[str, float]:
-                return one_record(broker, client, topic=NAME, count=count, idempotent=idempotent)
-
-            samples = stage.take_turns(brokers, work)
             kind = "idempotent" if idempotent else "plain"
-            figures += [
-                beside_kafka(samples, "us", f"CPU per one-record request, {kind}", "us", ratio_at_most(1.2), words),
-                beside_kafka(samples, "p50_ms", f"p50, {kind}", "ms", ratio_at_most(1.3), words),
-                beside_kafka(samples, "p99_ms", f"p99, {kind}", "ms", ratio_at_most(1.0), words),
-                beside_kafka(samples, "per_s", f"requests, {kind}", "1/s", None, words),
-            ]
+            samples = _turns(stage, brokers, client, idempotent=idempotent)
+            figures += _figures(samples, kind, words)
+            if client == BARE:
+                figures += _figures(samples, kind, f"{words}, {BUSY}", f", {BUSY}")
     for broker in brokers:
         broker.delete_topic(NAME)
     return figures
+
+
+def _turns(stage: Stage, brokers: list[Broker], client: str, *, idempotent: bool) -> Samples:
+    count = stage.scaled(64_000, 3_200)
+
+    def work(broker: Broker) -> dict[str, float]:
+        measured = one_record(broker, client, topic=NAME, count=count, idempotent=idempotent)
+        if client == BARE:
+            with busy_core():
+                beside = one_record(broker, client, topic=NAME, count=count, idempotent=idempotent)
+            measured |= {f"{metric}, {BUSY}": number for metric, number in beside.items()}
+        return measured
+
+    return stage.take_turns(brokers, work)
+
+
+def _figures(samples: Samples, kind: str, note: str, where: str = "") -> list[Figure]:
+    cpu = f"CPU per one-record request, {kind}"
+    return [
+        beside_kafka(samples, f"us{where}", cpu, "us", ratio_at_most(1.2), note),
+        beside_kafka(samples, f"p50_ms{where}", f"p50, {kind}", "ms", ratio_at_most(1.3), note),
+        beside_kafka(samples, f"p99_ms{where}", f"p99, {kind}", "ms", ratio_at_most(1.0), note),
+        beside_kafka(samples, f"per_s{where}", f"requests, {kind}", "1/s", None, note),
+    ]
 
 
 def one_record(
