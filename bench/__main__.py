@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
 
 from rich.console import Console
 
-from bench import report
+from bench import front_page, report
 from bench.earlier import source_of
 from bench.environment import environment
 from bench.figures import Figure, Verdict
@@ -26,7 +27,9 @@ def arguments() -> argparse.Namespace:
         epilog=f"scenarios:\n{scenarios}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", action="append", choices=list(SCENARIOS), metavar="SCENARIO", help="may be repeated")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", action="append", choices=list(SCENARIOS), metavar="SCENARIO", help="may be repeated")
+    chosen.add_argument("--all", action="store_true", help="every scenario, not only those of the table in README.md")
     parser.add_argument("--rounds", type=int, default=5, help="measured rounds per broker (default 5)")
     parser.add_argument("--warm-rounds", type=int, default=3, help="rounds before them that do not count (default 3)")
     parser.add_argument("--quick", action="store_true", help="tiny rounds: shows that it runs; no figures to quote")
@@ -61,11 +64,12 @@ def main() -> int:
             "--quick: too short to warm a JVM, so every ratio to Kafka flatters Strandline; do not quote it"
         )
     surroundings = environment(sys.argv[1:])
+    seconds: dict[str, int] = {}
     figures: dict[str, list[Figure]] = {}
     broken: list[str] = []
     try:
-        for name in options.only or SCENARIOS:
-            scenario = SCENARIOS[name]
+        for name in _chosen(options):
+            scenario, start = SCENARIOS[name], time.monotonic()
             stage.scenario = name
             console.print(f"[bold]{name}[/bold]  {scenario.SUMMARY}")
             try:
@@ -74,14 +78,31 @@ def main() -> int:
                 console.print_exception()
                 broken.append(name)
                 stage.remarks.append(f"{name} broke: {type(failure).__name__}: {failure}")
+            seconds[name] = round(time.monotonic() - start)
     finally:
         stage.close()
-    surroundings["brokers"] = stage.commands
+    surroundings |= {"brokers": stage.commands, "seconds": seconds}
     report.show(figures, stage.remarks, console)
-    for path in report.save(figures, surroundings, stage.remarks, _run_name(options, surroundings)):
+    name = _run_name(options, surroundings)
+    for path in report.save(figures, surroundings, stage.remarks, name):
         console.print(f"written: {path.relative_to(report.RESULTS.parent.parent)}")
+    is_whole = with_kafka and not (options.only or options.quick or options.kafka_twice or options.before)
+    reason = front_page.reason_to_leave(is_whole=is_whole, broken=broken, commit=surroundings["commit"])
+    if reason:
+        console.print(f"The table in README.md stays as it is: {reason}.", markup=False)
+    else:
+        table = front_page.block(figures, surroundings, name)
+        front_page.PAGE.write_text(front_page.rewritten(front_page.PAGE.read_text(), table))
+        console.print(f"written: {front_page.PAGE.name}")
     missed = any(figure.verdict is Verdict.MISSED for rows in figures.values() for figure in rows)
     return 2 if broken else 1 if missed and not options.quick else 0
+
+
+def _chosen(options: argparse.Namespace) -> list[str]:
+    if options.only:
+        return list(options.only)
+    wanted = SCENARIOS.keys() if options.all else front_page.scenarios()
+    return [name for name in SCENARIOS if name in wanted]
 
 
 def _run_name(options: argparse.Namespace, surroundings: dict[str, str]) -> str:
@@ -89,7 +110,7 @@ def _run_name(options: argparse.Namespace, surroundings: dict[str, str]) -> str:
     parts = [surroundings["date"][:16].replace(":", ""), surroundings["commit"]]
     only = options.only or []
     parts += only if len(only) <= 3 else ["part"]
-    parts += [flag for flag in ("quick", "no_kafka", "kafka_twice") if getattr(options, flag)]
+    parts += [flag for flag in ("all", "quick", "no_kafka", "kafka_twice") if getattr(options, flag)]
     parts += ["before", options.before[:7]] if options.before else []
     return re.sub(r"[^A-Za-z0-9-]+", "-", "-".join(parts))
 
