@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COMPILED := $(VENV)/.compiled
 
-.PHONY: help setup demo quick test test-spark test-plain test-all wheel check format crash chaos spark-chaos sim mutations clients interop bench bench-quick run generate docs clean
+.PHONY: help setup demo quick test test-spark test-plain test-all wheel check format crash chaos spark-chaos sim mutations clients interop bench bench-quick profile run generate docs clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -94,6 +94,11 @@ bench: setup ## an hour beside Apache Kafka 4.3.1 on this machine; results in be
 
 bench-quick: setup ## the same, short
 	$(BIN)/python -m bench --quick
+
+SCENARIO ?= one-record
+
+profile: setup ## where the broker's CPU goes: a flame graph of SCENARIO=one-record in bench/results/profiles
+	$(BIN)/python -m bench.profile $(SCENARIO) $(PROFILE)
 
 run: setup ## a node for development on 127.0.0.1:9092
 	$(BIN)/strandline dev
