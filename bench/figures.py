@@ -60,11 +60,11 @@ class Figure:
     samples: Sequence[float]
     beside: Sequence[float] = ()
     beside_name: str = "kafka"
-    before: Sequence[float] = ()
-    """Samples of an earlier commit in the same run (`--before`)."""
     target: Target | None = None
     note: str = ""
     """What a reader must know to trust the figure: which client, which part failed."""
+    before: Sequence[float] = ()
+    """Samples of an earlier commit in the same run (`--before`)."""
 
     @property
     def value(self) -> float:
