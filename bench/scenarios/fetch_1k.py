@@ -1,8 +1,12 @@
-"""Broker CPU per MB fetched: one librdkafka consumer reads a topic that the page cache holds, from its beginning."""
+"""Broker CPU per MB fetched: one librdkafka consumer reads a topic that the page cache holds, from its beginning.
+
+The same log files go through a bare sendfile loop in the same rounds: no broker can send them for less.
+"""
 
 from __future__ import annotations
 
-from bench.brokers import Broker
+from bench.bare_sendfile import cpu_ms_per_mb
+from bench.brokers import STRANDLINE, Broker
 from bench.client_process import run_measured
 from bench.figures import Figure, ratio_at_most
 from bench.measure import MB
@@ -21,13 +25,19 @@ def run(stage: Stage) -> list[Figure]:
         produced(broker, topic=NAME, count=count, value_bytes=1024)
 
     def work(broker: Broker) -> dict[str, float]:
-        return fetched(broker, topic=NAME, count=count)
+        measured = fetched(broker, topic=NAME, count=count)
+        if broker.name == STRANDLINE:
+            measured["floor_ms_per_mb"] = cpu_ms_per_mb(sorted(broker.data.glob(f"{NAME}-*/*.log")))
+        return measured
 
     samples = stage.take_turns(brokers, work)
     for broker in brokers:
         broker.delete_topic(NAME)
+    ours, floor = (samples.of(STRANDLINE, metric) for metric in ("ms_per_mb", "floor_ms_per_mb"))
+    note = "the same files over one socket, nothing else"
     return [
         beside_kafka(samples, "ms_per_mb", "broker CPU per MB fetched, 1 KiB", "ms/MB", ratio_at_most(0.4)),
+        Figure("broker CPU per MB fetched, beside a bare loop", "ms/MB", ours, floor, "sendfile loop", note=note),
         beside_kafka(
             samples, "mb_per_s", "fetched, 1 KiB", "MB/s", None, "librdkafka; MB/s is bound by the one client"
         ),
