@@ -26,6 +26,7 @@ from bench.clusters import Cluster
 from bench.earlier import ROOT, source_of
 from bench.environment import environment
 from bench.flame_graph import Stack, own_samples, read_stacks, svg
+from bench.local_brokers import LocalBrokers
 from bench.report import RESULTS
 from bench.scenarios import SCENARIOS
 from bench.stage import Stage
@@ -81,6 +82,11 @@ class ProfiledStage(Stage):
         for node in cluster.nodes:
             self.sample(name, node.pid)
         return cluster
+
+    def start_brokers(self, name: str, count: int, **options: Any) -> LocalBrokers:
+        brokers = super().start_brokers(name, count, **options)
+        self.sample(STRANDLINE, brokers.pid)
+        return brokers
 
     def sample(self, column: str, process_id: int) -> None:
         place = Path(tempfile.mkdtemp(prefix="profile-", dir=self.root))

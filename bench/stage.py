@@ -16,6 +16,7 @@ from bench.brokers import BEFORE, KAFKA, STRANDLINE, Broker, Server, start_kafka
 from bench.cluster_node import KafkaSystem, StrandlineSystem, System
 from bench.clusters import Cluster, local_cluster
 from bench.figures import Figure, Samples, Target
+from bench.local_brokers import LocalBrokers, start_local_brokers
 from bench.warm_up import warm_up
 
 CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench"
@@ -102,6 +103,14 @@ class Stage:
         self.commands.setdefault(f"{name} cluster", _as_told(cluster.command))
         cluster.start()
         return cluster
+
+    def start_brokers(self, name: str, count: int, *, settings: Mapping[str, str]) -> LocalBrokers:
+        """Several brokers of Strandline on this machine by one command, by the name of their column."""
+        root = Path(tempfile.mkdtemp(prefix="brokers-", dir=self.root)) / "node"
+        brokers = start_local_brokers(root, count, name=name, settings=settings)
+        self._alive.append(brokers)
+        self.commands.setdefault(name, _as_told(brokers.command))
+        return brokers
 
     def discard(self, broker: Server) -> None:
         broker.stop()

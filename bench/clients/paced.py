@@ -20,9 +20,9 @@ from bench.wire import Connection, OneRecordProduce
 class Lane:
     """One connection with its requests in flight, oldest first; the broker answers them in order."""
 
-    def __init__(self, host: str, port: int, topic: str, partition: int) -> None:
+    def __init__(self, host: str, port: int, topic: str, partition: int, value_bytes: int) -> None:
         self.connection = Connection(host, port)
-        self.request = OneRecordProduce(topic, partition, b"x" * 100)
+        self.request = OneRecordProduce(topic, partition, b"x" * value_bytes)
         answer = self.connection.exchange(self.request.request)
         self.check(answer)
         self.answer_bytes = len(answer)
@@ -57,7 +57,7 @@ def main() -> None:
     options = task()
     host, _, port = options["bootstrap"].partition(":")
     lanes = [
-        Lane(host, int(port), options["topic"], number % options["partitions"])
+        Lane(host, int(port), options["topic"], number % options["partitions"], options.get("value_bytes", 100))
         for number in range(options["connections"])
     ]
     wait_for_sign()

@@ -135,6 +135,22 @@ def write(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
     return measured(work)
 
 
+def copy_start(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
+    """Start a stream that copies a topic into another, one micro-batch after the other."""
+    reader = spark.readStream.format(task["format"]).option("kafka.bootstrap.servers", task["bootstrap"])
+    frame = reader.option("subscribe", task["topic"]).option("startingOffsets", "earliest").load()
+    writer = frame.select("key", "value").writeStream.format(task["format"])
+    writer = writer.option("kafka.bootstrap.servers", task["bootstrap"]).option("topic", task["out"])
+    writer.option("checkpointLocation", task["checkpoint"]).start()
+    return {}
+
+
+def copy_stop(spark: SparkSession, task: dict[str, Any]) -> dict[str, Any]:
+    (query,) = spark.streams.active
+    query.stop()
+    return {"batches": sum(progress.numInputRows > 0 for progress in query.recentProgress)}
+
+
 def _last_jobs_ended_ms(spark: SparkSession) -> list[int]:
     """When each job ended, oldest first."""
     jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
@@ -159,6 +175,8 @@ TASKS: dict[str, Callable[[SparkSession, dict[str, Any]], dict[str, Any]]] = {
     "windowed": windowed,
     "make_rows": make_rows,
     "write": write,
+    "copy_start": copy_start,
+    "copy_stop": copy_stop,
 }
 
 

@@ -22,13 +22,18 @@ def run(stage: Stage) -> list[Figure]:
         time.sleep(span_s / 2)  # What a start and a topic leave behind has to settle before rest can be measured.
 
         def work(broker: Broker) -> dict[str, float]:
-            cpu, start = broker.cpu_seconds(), time.perf_counter()
-            time.sleep(span_s)
-            used = broker.cpu_seconds() - cpu
-            return {"percent": used / (time.perf_counter() - start) * 100, "rss_mb": broker.resident_mb()}
+            return at_rest(broker, span_s)
 
         samples = stage.take_turns(brokers, work, rounds=min(stage.rounds, 2), warm_rounds=0)
     return [
         beside_kafka(samples, "percent", "CPU of an idle node", "% of a core", at_most(2.0)),
         beside_kafka(samples, "rss_mb", "memory of an idle node (RSS)", "MB", at_most(100.0)),
     ]
+
+
+def at_rest(broker: Broker, span_s: float) -> dict[str, float]:
+    """Leave the broker alone for a while; return what it used meanwhile."""
+    cpu, start = broker.cpu_seconds(), time.perf_counter()
+    time.sleep(span_s)
+    used = broker.cpu_seconds() - cpu
+    return {"percent": used / (time.perf_counter() - start) * 100, "rss_mb": broker.resident_mb()}

@@ -1,4 +1,4 @@
-"""The table of figures in README.md: who may write it, and what it then says."""
+"""The table of figures in README.md: when a run writes it, and what it then says."""
 
 import pytest
 from bench import front_page
@@ -41,6 +41,11 @@ def test_every_row_has_a_scenario():
     assert front_page.scenarios() <= SCENARIOS.keys()
 
 
+def test_every_scenario_has_a_row_in_the_docs():
+    page = (front_page.PAGE.parent / "docs" / "benchmarks.md").read_text()
+    assert [name for name in SCENARIOS if f"`{name}`" not in page] == []
+
+
 def test_table_names_its_run():
     table = front_page.block(FIGURES, ENVIRONMENT, "2026-11-17T1800-abc1234")
     assert "commit abc1234, 2026-11-17" in table
@@ -53,7 +58,7 @@ def test_row_shows_its_figures_side_by_side_and_marks_what_missed_its_target():
     assert quiet.endswith("| 21 / 60 us | 42 / 30 | 0.50x / **2.00x** |")
 
 
-def test_figures_of_the_same_name_are_told_apart_by_their_note():
+def test_figures_of_the_same_name_are_distinguished_by_their_note():
     table = front_page.block(FIGURES, ENVIRONMENT, "run")
     busy = line_of("CPU per one-record request, the same beside one busy core", table)
     assert busy.endswith("| 30 / - us | 40 | 0.75x |")
