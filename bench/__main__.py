@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import signal
 import sys
 import time
 
@@ -41,6 +42,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     options = arguments()
+    # Unwind as after Ctrl-C, because a bench that is terminated must leave no broker behind.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     console = Console(width=None if sys.stdout.isatty() else 220)
     with_kafka = not options.no_kafka
     if with_kafka:

@@ -251,7 +251,7 @@ def start_strandline(
         process = _spawn(command, output, open_files_max, environment)
     broker = Broker(name, data, port, process, command, log, started_at)
     if wait:
-        _wait_or_discard(broker)
+        wait_or_discard(broker)
     return broker
 
 
@@ -304,13 +304,14 @@ def start_kafka(
         process = _spawn(command, output, open_files_max, dict(os.environ))
     broker = Broker(name, data, port, process, command, log, started_at)
     if wait:
-        _wait_or_discard(broker)
+        wait_or_discard(broker)
     return broker
 
 
-def _wait_or_discard(broker: Broker) -> None:
+def wait_or_discard(broker: Broker) -> None:
+    """Wait until the broker answers; discard it if that fails or the bench is ended meanwhile."""
     try:
         broker.wait_until_answering()
-    except BrokerFailed:
+    except BaseException:  # Also Ctrl-C and SIGTERM, because no stage knows the broker yet.
         broker.discard()
         raise

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.asking import Question
-from bench.brokers import CREATE_TIMEOUT_S, SOURCE, START_TIMEOUT_S, Broker, BrokerFailed, python_path
+from bench.brokers import CREATE_TIMEOUT_S, SOURCE, START_TIMEOUT_S, Broker, BrokerFailed, python_path, wait_or_discard
 from bench.wire import Connection
 from strandline.local.free_ports import free_port
 
@@ -71,11 +71,7 @@ def start_local_brokers(
             command, stdout=output, stderr=subprocess.STDOUT, text=True, env={**os.environ, **python_path(source)}
         )
     brokers = LocalBrokers(name, data, port, process, command, log, started_at)
-    try:
-        brokers.wait_until_answering()
-    except BrokerFailed:
-        brokers.discard()
-        raise
+    wait_or_discard(brokers)
     return brokers
 
 
