@@ -34,7 +34,7 @@ RECORDS = 10_000
 PARTITIONS = 4
 LATEST, READ_COMMITTED = -1, 1
 OUTPUT_S_MAX = 300.0
-OUTPUT_S_TARGET = 40.0
+TARGETS_S = {"start": 10.0, "killed": 15.0}
 PARTS = {
     "before": "Python and the command",
     "PySpark": "import of PySpark",
@@ -165,7 +165,7 @@ def _written(broker: Broker) -> int:
 
 def _figures(samples: Samples, kind: str, name: str) -> list[Figure]:
     note = "start of the command to a readable record" if kind == "start" else "kill -9 to a readable record"
-    figures = [Figure(name, "s", samples.of(kind, "total"), target=at_most(OUTPUT_S_TARGET), note=note)]
+    figures = [Figure(name, "s", samples.of(kind, "total"), target=at_most(TARGETS_S[kind]), note=note)]
     for part, words in PARTS.items():
         if samples.of(kind, part):
             figures.append(Figure(f"of it: {words}", "s", samples.of(kind, part), note=name))

@@ -29,6 +29,6 @@ def run(stage: Stage) -> list[Figure]:
         samples = stage.take_turns(brokers, work, rounds=min(stage.rounds, 3), warm_rounds=0)
     words = f"with {partitions:,} partitions"
     return [
-        beside_kafka(samples, "percent", f"CPU of an idle node {words}", "% of a core", ratio_at_most(1.0)),
-        beside_kafka(samples, "rss_mb", f"memory of an idle node {words} (RSS)", "MB", ratio_at_most(0.5)),
+        beside_kafka(samples, "percent", f"CPU of an idle node {words}", "% of a core", ratio_at_most(0.5)),
+        beside_kafka(samples, "rss_mb", f"memory of an idle node {words} (RSS)", "MB", ratio_at_most(0.3)),
     ]

@@ -55,7 +55,7 @@ def _read_figures(samples: Samples, batches: int) -> list[Figure]:
     over = f"{batches:,} single-record batches"
     return [
         Figure("sequential reads", "1/s", samples.of(NAME, "sequential_per_s"), target=at_least(300_000), note=over),
-        Figure("random reads", "1/s", samples.of(NAME, "random_per_s"), target=at_least(100_000), note=over),
+        Figure("random reads", "1/s", samples.of(NAME, "random_per_s"), target=at_least(150_000), note=over),
         Figure("random reads, read_nowait", "1/s", samples.of(NAME, "random_nowait_per_s"), note=over),
         Figure("random reads", "1/s", samples.of(NAME, "random_per_s"), fetches, "TCP log", ratio_at_least(1.0)),
     ]
