@@ -34,7 +34,7 @@ RECORDS = 10_000
 PARTITIONS = 4
 LATEST, READ_COMMITTED = -1, 1
 OUTPUT_S_MAX = 300.0
-TARGETS_S = {"start": 10.0, "killed": 15.0}
+TARGETS_S = {"start": 10.0, "again": 15.0}
 PARTS = {
     "before": "Python and the command",
     "PySpark": "import of PySpark",
