@@ -15,6 +15,7 @@ help: ## what there is
 setup: $(COMPILED) ## a virtual environment with everything, made once and again when pyproject.toml changes
 
 TYPED := $(shell find src -name '*.pxd')
+NATIVE := $(shell find src -name '*.pyx')
 
 $(READY): pyproject.toml hatch_build.py
 	@echo "Making $(VENV) with PySpark, a Java and the tools for tests: some minutes, once."
@@ -27,7 +28,7 @@ $(READY): pyproject.toml hatch_build.py
 	$(BIN)/strandline spark prepare || echo "Spark will start slower, and do the same."
 	@touch $(READY)
 
-$(COMPILED): $(READY) $(TYPED) $(TYPED:.pxd=.py)
+$(COMPILED): $(READY) $(TYPED) $(TYPED:.pxd=.py) $(NATIVE)
 	@echo "Compiling the hot path: a minute, and again when its text changes."
 	$(BIN)/python hatch_build.py || true
 	@touch $(COMPILED)

@@ -4,7 +4,8 @@ The modules that `src/strandline/_twins.py` names run as plain Python everywhere
 text to extensions that shadow them, with the C types of the `.pxd` file beside each. A wheel built with a compiler
 carries the extensions, an editable install gets them beside the source, and without a compiler the build goes on and
 says so. Run as a script, it builds them in place again, which every change to one of these files or to the `.pxd`
-beside it needs: until then, the plain text is used.
+beside it needs: until then, the plain text is used. A few modules are Cython only (`.pyx`), and without them others do
+their work.
 
 `STRANDLINE_COMPILE=0` never compiles; `STRANDLINE_COMPILE=1` fails if compiling fails, for those who publish wheels.
 """
@@ -37,14 +38,14 @@ LOOP_DIRECTIVES: Final = {**DIRECTIVES, "overflowcheck": False, "wraparound": Fa
 """For the loops over records. They index from the front only, and their arithmetic is meant to wrap as C's does."""
 
 
-def compiled_modules() -> tuple[str, ...]:
-    """Return the full names of the modules to compile. The list is read without importing the package."""
+def compiled_modules() -> dict[str, tuple[str, ...]]:
+    """Return the modules to compile and the suffixes of their files. The list is read without importing the package."""
     spec = importlib.util.spec_from_file_location("_twins", SOURCE / "strandline" / "_twins.py")
     assert spec is not None
     assert spec.loader is not None
     twins = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(twins)
-    return tuple(f"{twins.PACKAGE}.{name}" for name in twins.COMPILED)
+    return {f"{twins.PACKAGE}.{name}": twins.sources(name) for name in twins.COMPILED + twins.NATIVE}
 
 
 MODULES: Final = compiled_modules()
@@ -87,7 +88,7 @@ def _file(name: str, suffix: str) -> Path:
 
 def source_digest(name: str) -> str:
     """Return what an extension remembers of the text that it was made from."""
-    text = (SOURCE / _file(name, ".py")).read_bytes() + (SOURCE / _file(name, ".pxd")).read_bytes()
+    text = b"".join((SOURCE / _file(name, suffix)).read_bytes() for suffix in MODULES[name])
     return hashlib.sha256(text).hexdigest()
 
 
@@ -100,14 +101,15 @@ def compile_all(directory: Path) -> dict[str, Path]:
     except ImportError as error:
         raise CannotCompile(f"{error}") from error
 
-    for name in MODULES:
-        target = directory / _file(name, ".py")
+    for name, (suffix, *types) in MODULES.items():
+        target = directory / _file(name, suffix)
         target.parent.mkdir(parents=True, exist_ok=True)
         for package in target.relative_to(directory).parents[:-1]:
             (directory / package / "__init__.py").touch()
-        text = (SOURCE / _file(name, ".py")).read_text()
+        text = (SOURCE / _file(name, suffix)).read_text()
         target.write_text(f'{text}\n\nSOURCE_DIGEST = "{source_digest(name)}"\n')
-        shutil.copy(SOURCE / _file(name, ".pxd"), target.parent)
+        for each in types:
+            shutil.copy(SOURCE / _file(name, each), target.parent)
 
     working_directory = os.getcwd()
     os.chdir(directory)
@@ -117,7 +119,10 @@ def compile_all(directory: Path) -> dict[str, Path]:
             extension
             for names, directives in ((loops, LOOP_DIRECTIVES), (sorted({*MODULES} - {*loops}), DIRECTIVES))
             for extension in cythonize(  # type: ignore[no-untyped-call]
-                [Extension(name, [str(_file(name, ".py"))], extra_compile_args=["-O2", "-g0", "-w"]) for name in names],
+                [
+                    Extension(name, [str(_file(name, MODULES[name][0]))], extra_compile_args=["-O2", "-g0", "-w"])
+                    for name in names
+                ],
                 compiler_directives=directives,
                 quiet=True,
             )
@@ -134,8 +139,8 @@ def compile_all(directory: Path) -> dict[str, Path]:
         raise CannotCompile(f"{type(error).__name__}: {error}") from error
     finally:
         os.chdir(working_directory)
-    suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    return {name: directory / "lib" / _file(name, suffix) for name in MODULES}
+    extension_suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    return {name: directory / "lib" / _file(name, extension_suffix) for name in MODULES}
 
 
 def put_beside_source(extensions: dict[str, Path]) -> None:

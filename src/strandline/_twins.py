@@ -3,6 +3,8 @@
 `hatch_build.py` lets Cython compile the text of these modules, with the C types of the `.pxd` files beside them, to
 extensions that shadow the text on import. Everything runs without them, slower.
 
+`NATIVE` modules have no plain text; what imports them goes on without them. They are chosen with the others.
+
 Some extensions know the memory layout of classes in others, so either all are used or none. In a source tree none is
 used once a text is newer than its extension: what a developer edits is what runs. `STRANDLINE_COMPILED=0` uses none
 anywhere.
@@ -42,15 +44,18 @@ COMPILED: Final = (
     "partition.reencoding",
 )
 """Names below `PACKAGE`."""
+NATIVE: Final = ("runtime._sync",) if sys.platform == "linux" else ()
 
 _ROOT: Final = os.path.dirname(os.path.abspath(__file__))
 
 
 class PlainText:
-    """An import hook that finds the text of a module that has a compiled twin."""
+    """An import hook that finds the text of a module that has a compiled twin, and hides those without a text."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: object = None) -> ModuleSpec | None:
+        if name.removeprefix(f"{PACKAGE}.") in NATIVE:
+            raise ModuleNotFoundError(f"{name} is not used without the compiled modules", name=name)
         if name.removeprefix(f"{PACKAGE}.") not in COMPILED:
             return None
         from importlib.util import spec_from_file_location
@@ -72,14 +77,19 @@ def is_compiled() -> bool:
 
 def _is_stale() -> bool:
     """Return whether a text, or the types beside it, changed after its extension was made."""
-    for name in COMPILED:
+    for name in COMPILED + NATIVE:
         try:
             made_at = os.stat(_path(name, EXTENSION_SUFFIXES[0])).st_mtime
-            if any(os.stat(_path(name, suffix)).st_mtime > made_at for suffix in (".py", ".pxd")):
+            if any(os.stat(_path(name, suffix)).st_mtime > made_at for suffix in sources(name)):
                 return True
         except FileNotFoundError:
             return True
     return False
+
+
+def sources(name: str) -> tuple[str, ...]:
+    """Return the suffixes of the files that a module is compiled from, its text first."""
+    return (".pyx",) if name in NATIVE else (".py", ".pxd")
 
 
 def _path(name: str, suffix: str) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 import strandline
-from strandline._twins import COMPILED, is_compiled
+from strandline._twins import COMPILED, NATIVE, is_compiled
 
 PACKAGE = Path(strandline.__file__).parent
 ROOT = PACKAGE.parents[1]
@@ -43,7 +43,7 @@ def test_every_file_of_c_types_belongs_to_a_compiled_module() -> None:
 
 
 @NEEDS_TWINS
-@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("name", COMPILED + NATIVE)
 def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleType, name: str) -> None:
     twin = import_module(f"strandline.{name}")
     assert twin.__file__ is not None
@@ -88,7 +88,21 @@ def test_a_setting_chooses_the_plain_text() -> None:
 
 
 @NEEDS_TWINS
-@pytest.mark.parametrize("edited", ["partition/partition.py", "log/segment/segment.pxd"])
+def test_a_setting_hides_what_has_no_plain_text() -> None:
+    script = "from strandline.runtime import runtime; print(runtime.SyncThreads)"
+    for setting, expected in (("1", "<class"), ("0", "None")):
+        run = subprocess.run(
+            [sys.executable, "-c", script],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "STRANDLINE_COMPILED": setting},
+        )
+        assert run.stdout.startswith(expected if NATIVE else "None")
+
+
+@NEEDS_TWINS
+@pytest.mark.parametrize("edited", ["partition/partition.py", "log/segment/segment.pxd", "runtime/_sync.pyx"])
 def test_a_text_that_is_newer_than_its_extension_is_what_runs(tmp_path: Path, edited: str) -> None:
     tree = tmp_path / "src"
     shutil.copytree(PACKAGE, tree / "strandline", ignore=shutil.ignore_patterns("__pycache__"))

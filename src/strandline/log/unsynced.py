@@ -21,6 +21,11 @@ class Unsynced:
         self.directories: list[Path] = []
         self.job: FlushJob | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a flush would sync segments and nothing else."""
+        return not self.files and not self.directories
+
     def add(self, segment: Segment) -> None:
         segment.dirty = True
         if segment not in self.segments:

@@ -54,6 +54,7 @@ class VirtualTimer:
 class VirtualRuntime(LoopRuntime):
     def __init__(self, loop: asyncio.AbstractEventLoop, *, start_ms: int) -> None:
         super().__init__(loop)
+        self.sync_files = None
         self.timers: set[VirtualTimer] = set()
         self._start_ms = start_ms
         self._start_s = self._now_s = time.monotonic()

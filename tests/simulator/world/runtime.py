@@ -46,6 +46,7 @@ class SimRuntime:
     def __init__(self, host: SimHost, life: int) -> None:
         self.host = host
         self.sim = host.loop
+        self.sync_files = None
         self.actor = Actor(host.loop, f"{host.name}#{life}")
         self.random: random.Random = host.loop.derive(f"{host.name}#{life}")
 

@@ -24,6 +24,7 @@ class Timer:
 
 class ManualRuntime:
     def __init__(self, *, seed: int = 7) -> None:
+        self.sync_files = None
         self.random = random.Random(seed)
         self.ready: deque[Callable[[], object]] = deque()
         self.jobs: deque[Callable[[], None]] = deque()

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.unit.log.sync_ways import SYNC_WAYS, break_sync, choose_sync_way
 
 import strandline
 from strandline.codec.columns import Record, columns_of
 from strandline.errors import Closed, CorruptLog, DirectoryLocked, DiskFailed, OffsetOutOfRange
+from strandline.runtime import runtime
 
 
 async def values(log: strandline.Log, start: int | None = None) -> list[bytes | None]:
@@ -88,6 +90,7 @@ async def test_waiting_appends_share_flushes(tmp_path: Path, monkeypatch: pytest
         syncs += 1
         real(fd)
 
+    monkeypatch.setattr(runtime, "SyncThreads", None)
     async with strandline.Log(tmp_path / "orders") as log:
         monkeypatch.setattr(os, "fdatasync", counted)
         offsets = await asyncio.gather(*(log.append(b"x") for _ in range(200)))
@@ -235,18 +238,16 @@ async def test_damage_in_the_middle_is_refused_with_its_place(tmp_path: Path) ->
     assert path.read_bytes() == data
 
 
+@pytest.mark.parametrize("way", SYNC_WAYS)
 async def test_a_failed_flush_fails_every_waiting_append_and_all_later_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    def broken(fd: int) -> None:
-        raise OSError(5, "Input/output error")
-
+    choose_sync_way(monkeypatch, way)
     async with strandline.Log(tmp_path / "orders") as log:
         await log.append(b"safe")
-        monkeypatch.setattr(os, "fdatasync", broken)
+        break_sync(log._log)
         outcomes = await asyncio.gather(*(log.append(b"x") for _ in range(3)), return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [DiskFailed] * 3
-        monkeypatch.undo()
         with pytest.raises(DiskFailed):
             await log.append(b"later")
     async with strandline.Log(tmp_path / "orders") as log:

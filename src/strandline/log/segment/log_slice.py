@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from strandline.log.disk import Disk, File
+from strandline.log.disk import Disk, File, RealFile
 from strandline.log.segment.segment import Segment
 
 
@@ -51,6 +51,18 @@ class FlushJob:
         self._files: list[File] = [segment.file() for segment in segments]
         self._paths = paths
         self._directories = directories
+
+    def plain_files(self) -> list[int] | None:
+        """Return the descriptors whose fdatasync is all that `run` would do, or None if it would do more."""
+        if self._paths or self._directories:
+            return None
+        fds: list[int] = []
+        for segment, file in zip(self.segments, self._files, strict=True):
+            # Other files are a simulated disk's, or fail because a test wants it.
+            if type(file) is not RealFile or segment.sync_error is not None:
+                return None
+            fds.append(file.fileno())
+        return fds
 
     def run(self, synced: set[Path] | None = None) -> None:
         """Sync everything. `synced` are directories that were synced since this job was made: new logs share theirs."""
