@@ -19,9 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from strandline.codec.columns import Record, _scan, encode_batch, encode_record, records_of
+from strandline.codec.columns import Record, encode_batch, encode_record, records_of
+from strandline.codec.columns._scan import read_record
 from strandline.codec.columns.batch import Header
-from strandline.codec.record_batch import HEADER, PREFIX, PREFIX_SIZE
+from strandline.codec.record_batch import HEADER
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import Closed, OffsetOutOfRange, StrandlineError
 from strandline.ids import TopicPartition
@@ -53,6 +54,7 @@ class Log:
     ) -> None:
         self.path = Path(path)
         self._config = TopicConfig().with_overrides({**DEFAULTS, **(settings or {})})
+        self._read_bytes = self._config.index_interval_bytes + LOOK_AHEAD_BYTES
         self._name = TopicPartition(self.path.name, 0)
         self._open_files_max = open_files_max
         self._flush_before_ack = self._config.flush_mode != "async" or self._config.flush_messages == 1
@@ -253,18 +255,25 @@ class Log:
 
     def read_nowait(self, offset: int) -> Record:
         """Return the record at `offset`, for callers that have no await to spare; may wait for the disk."""
-        self._check_open()
+        if self._directory is None:
+            self._check_open()
         log = self._log
         if not log.log_start_offset <= offset < self._end:
             raise OffsetOutOfRange(f"offset {offset} is outside {log.log_start_offset} to {self._end} of {self.path}")
         segment = log.segment_of(offset)
         assert segment is not None
-        relative = offset - segment.base_offset
-        position = segment.index.position_before(relative)
+        position, following = segment.index.span_of(offset - segment.base_offset)
         if position < segment.verified_from:
             return self._read_through(offset)
-        size = min(segment.size_bytes - position, self._config.index_interval_bytes + LOOK_AHEAD_BYTES)
-        return _record_in(segment.file().read_at(position, size), offset) or self._read_through(offset)
+        file = segment.file()
+        record = None
+        if following > position:
+            # No more than needed: of what a read costs, most is copying bytes that no cache of the processor holds.
+            record = read_record(file.read_at(position, min(following - position, self._read_bytes)), offset)
+            position = following
+        if record is None:
+            record = read_record(file.read_at(position, min(segment.size_bytes - position, self._read_bytes)), offset)
+        return record or self._read_through(offset)
 
     def _read_through(self, offset: int) -> Record:
         """Any batch: compressed, of many records, or larger than what is read ahead."""
@@ -326,24 +335,3 @@ def _fail(waiting: Iterable[asyncio.Future[Any]], error: StrandlineError) -> Non
     for each in waiting:
         if not each.done():
             each.set_exception(error)
-
-
-def _record_in(chunk: bytes, offset: int) -> Record | None:
-    """The record at `offset`, if a plain batch that holds it lies whole in `chunk`, which begins with a batch."""
-    at = 0
-    last = len(chunk) - PREFIX_SIZE
-    unpack = PREFIX.unpack_from
-    _, length = unpack(chunk)
-    following = length + PREFIX_SIZE
-    while following <= last:
-        base_offset, length = unpack(chunk, following)
-        if base_offset > offset:
-            break
-        at = following
-        following += length + PREFIX_SIZE
-    records: list[Record] = []
-    _scan.read_plain_batches(chunk, at, records, True, 1)
-    for record in records:
-        if record.offset == offset:
-            return record
-    return None

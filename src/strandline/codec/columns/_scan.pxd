@@ -45,6 +45,12 @@ cpdef Py_ssize_t read_plain_batches(
 ) except -1
 
 @cython.locals(
+    size=Py_ssize_t, overhead_bytes=Py_ssize_t, position=Py_ssize_t, following=Py_ssize_t, base_offset=int64,
+    batch_length=int64, records=list,
+)
+cpdef object read_record(bytes source, int64 offset)
+
+@cython.locals(
     payload="const unsigned char[::1]", batch_wide="long long[::1]", batch_narrow="int[::1]",
     size=Py_ssize_t, header_bytes=Py_ssize_t, overhead_bytes=Py_ssize_t, crc_start=Py_ssize_t,
     record_bytes_min=Py_ssize_t, batch_magic=int, codec_mask=int, append_time_bit=int, offset_max=int64, start=Py_ssize_t, end=Py_ssize_t,

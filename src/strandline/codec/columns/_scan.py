@@ -25,12 +25,16 @@ from strandline.codec.record_batch import (
     HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
+    PREFIX,
     PREFIX_SIZE,
     RECORD_SIZE_MIN,
 )
 from strandline.errors import CorruptBatch
 
 unpack_header = HEADER.unpack_from
+unpack_prefix = PREFIX.unpack_from
+LONG = array("q", (0,))
+INT = array("i", (0,))
 new_tuple = tuple.__new__
 
 
@@ -207,8 +211,8 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
     record_bytes_min, batch_magic, codec_mask = RECORD_SIZE_MIN, MAGIC, COMPRESSION_MASK
     append_time_bit, offset_max = LOG_APPEND_TIME, 0x7FFFFFFFFFFFFFFF
     rows = 16
-    wide = array("q", (0,)) * (2 * rows)
-    narrow = array("i", (0,)) * (6 * rows)
+    wide = LONG * (2 * rows)
+    narrow = INT * (6 * rows)
     while size - position >= header_bytes and len(records) < records_max:
         (
             base_offset,
@@ -237,8 +241,8 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
             break
         if count > rows:
             rows = count
-            wide = array("q", (0,)) * (2 * rows)
-            narrow = array("i", (0,)) * (6 * rows)
+            wide = LONG * (2 * rows)
+            narrow = INT * (6 * rows)
         append_time = attributes & append_time_bit
         if append_time:
             base_timestamp = 0
@@ -271,6 +275,27 @@ def read_plain_batches(source: bytes, position: int, records: list[Record], chec
             )
         position = end
     return position
+
+
+def read_record(source: bytes, offset: int) -> Record | None:
+    """Return the record at `offset`, if a whole, sound, uncompressed batch of `source` has it.
+
+    `source` begins with a batch. None says only that this way does not find the record.
+    """
+    size, overhead_bytes = len(source), PREFIX_SIZE
+    position = following = 0
+    while size - following >= overhead_bytes:
+        base_offset, batch_length = unpack_prefix(source, following)
+        if base_offset > offset or batch_length < 0:
+            break
+        position = following
+        following += overhead_bytes + batch_length
+    records: list[Record] = []
+    read_plain_batches(source, position, records, True, 1)
+    for record in records:
+        if record[0] == offset:
+            return record
+    return None
 
 
 def scan_batches(

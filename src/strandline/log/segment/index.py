@@ -88,6 +88,15 @@ class OffsetIndex:
         at = bisect_right(self.relative_offsets, relative_offset)
         return self.positions[at - 1] if at else 0
 
+    def span_of(self, relative_offset: int) -> tuple[int, int]:
+        """Return the position before the batch with this offset, and the next known start of a batch, or -1.
+
+        A batch of one record lies between them, if the index is exact; one of many records may begin at the second.
+        """
+        at = bisect_right(self.relative_offsets, relative_offset)
+        positions = self.positions
+        return positions[at - 1] if at else 0, positions[at] if at < len(positions) else -1
+
     def boundary_before(self, position: int) -> int:
         """Return the last known start of a batch at or before `position`; 0 if none is known."""
         at = bisect_right(self.positions, position)
