@@ -38,6 +38,8 @@ QUICK: Final = (
 )
 """The lanes of `--quick`, which compute more than they wait: one for each core. Mypy runs beside them."""
 _COUNT: Final = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|xfailed|xpassed|warnings?)")
+_CLOSING: Final = re.compile(rf"(=+ )?{_COUNT.pattern}(, {_COUNT.pattern})* in [\d.]+s( \([^)]+\))?( =+)?")
+"""The whole of pytest's closing line: what tests print may count something, too."""
 
 
 def lanes(named: Sequence[Sequence[str]] = NAMED) -> list[list[str]]:
@@ -81,8 +83,8 @@ def follow(process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
 
 
 def closing_counts(text: str) -> Counter[str]:
-    """What the last line of a pytest run counts."""
-    last = next((line for line in reversed(text.splitlines()) if _COUNT.search(line)), "")
+    """Return what the closing line of a pytest run counts."""
+    last = next((line for line in reversed(text.splitlines()) if _CLOSING.fullmatch(line)), "")
     return Counter({kind: int(count) for count, kind in _COUNT.findall(last)})
 
 
