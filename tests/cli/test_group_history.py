@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.group_reader import GroupReader, settle, shared
-from tests.cli.test_groups import PARTITIONS, PROTOCOLS
+from tests.cli.test_groups import PARTITIONS
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def whys(rebalance: dict[str, Any]) -> list[tuple[str, str]]:
     return [(note["client"], note["what"]) for note in rebalance["why"]]
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_who_came_and_went(cli: CommandLine, topic: str, group: str, protocol: str) -> None:
     assert cli.bootstrap is not None
     with GroupReader(cli.bootstrap, group, topic, protocol=protocol, client_id="first") as first:

@@ -190,6 +190,7 @@ def test_a_cleaner_that_is_off() -> None:
         assert [found["level"] for found in told] == ["warning"]
 
 
+@pytest.mark.slow
 def test_damage_sets_a_log_aside_and_the_others_go_on(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         cli = CommandLine(broker.bootstrap)

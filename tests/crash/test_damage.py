@@ -68,14 +68,14 @@ def flip_in_the_last_batch_of_an_earlier_segment(segments: list[Path]) -> None:
     flip_a_bit(segments[1], segments[1].stat().st_size - 50)
 
 
-DAMAGES = [
-    flip_in_the_last_segment,
-    flip_in_an_earlier_segment,
-    flip_in_the_last_batch_of_an_earlier_segment,
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES, ids=[damage.__name__ for damage in DAMAGES])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flip_in_the_last_segment,
+        pytest.param(flip_in_an_earlier_segment, marks=pytest.mark.slow),
+        flip_in_the_last_batch_of_an_earlier_segment,
+    ],
+)
 def test_damage_takes_the_partition_offline_and_nothing_is_cut(
     tmp_path: Path, damage: Callable[[list[Path]], None]
 ) -> None:
@@ -120,10 +120,15 @@ def append_half_a_batch_and_begin_another_segment(path: Path) -> None:
     path.with_name(f"{RECORDS + 3:020}.log").touch()
 
 
-TAILS = [append_garbage, append_zeros, append_half_a_batch, append_half_a_batch_and_begin_another_segment]
-
-
-@pytest.mark.parametrize("tear", TAILS, ids=[tear.__name__ for tear in TAILS])
+@pytest.mark.parametrize(
+    "tear",
+    [
+        pytest.param(append_garbage, marks=pytest.mark.slow),
+        append_zeros,
+        pytest.param(append_half_a_batch, marks=pytest.mark.slow),
+        append_half_a_batch_and_begin_another_segment,
+    ],
+)
 def test_a_torn_tail_is_cut_and_everything_acknowledged_is_there(tmp_path: Path, tear: Callable[[Path], None]) -> None:
     with embedded(data=tmp_path) as log:
         log.create_topic(ORDERS.topic, internal_segment_bytes=SEGMENT_BYTES)

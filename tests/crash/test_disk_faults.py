@@ -77,7 +77,7 @@ def fill(ballast: Path) -> None:
 
 
 @pytest.mark.skipif(bool(NO_MOUNT), reason=NO_MOUNT)
-@pytest.mark.parametrize("restart", [True, False], ids=["restart", "carry on"])
+@pytest.mark.parametrize("restart", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["restart", "carry on"])
 def test_a_full_disk_refuses_writers_serves_readers_and_loses_nothing(tmp_path: Path, *, restart: bool) -> None:
     seed = new_seed()
     with small_tmpfs(tmp_path, size_mb=64) as disk, embedded(data=disk / "data") as log:

@@ -127,6 +127,7 @@ def test_what_is_accepted_goes_on_and_is_not_asked_again(ground: Ground) -> None
     assert (totals(ground), ground.said) == ([110, 110, 500], [])
 
 
+@pytest.mark.slow
 def test_a_changed_filter_and_a_comment_run_on(ground: Ground) -> None:
     ground.once(ground.write(SHOP + LARGE))
     ground.said.clear()
@@ -167,6 +168,7 @@ def without_forms(state: PipelineState | None) -> PipelineState:
     return replace(state, versions={1: replace(state.current, datasets=datasets)})
 
 
+@pytest.mark.slow
 def test_a_registry_without_forms_is_taken_on(ground: Ground) -> None:
     file = ground.write(SHOP)
     ground.once(file)

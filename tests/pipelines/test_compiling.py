@@ -304,7 +304,7 @@ TAKEN = ["1", "10", "3"]
     "columns",
     [
         "id STRING, amount DECIMAL(10, 2), day DATE",
-        "id STRING, amount DECIMAL(10, 2), day DATE, tags MAP<STRING, INT>",
+        pytest.param("id STRING, amount DECIMAL(10, 2), day DATE, tags MAP<STRING, INT>", marks=pytest.mark.slow),
         "id STRING, amount DECIMAL(10, 2), day DATE, key STRING, value INT, offset INT",
     ],
     ids=["plain", "with a map", "with names of a record's columns"],

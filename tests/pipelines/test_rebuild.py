@@ -110,6 +110,7 @@ def test_readers_see_the_old_version_and_then_the_new_one(
     assert not (tmp_path / "checkpoints" / shop.name / "v2").exists()
 
 
+@pytest.mark.slow
 def test_a_switch_that_removes_much_is_refused_and_the_old_version_goes_on(
     broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +148,7 @@ def test_a_switch_that_removes_much_is_refused_and_the_old_version_goes_on(
     assert sorted(each.dataset for each in compared) == ["large", "totals"], "the user has seen this once"
 
 
-NEXT_RECORD = ["latest", '{"@": {"0": -1, "1": -1}}']
+NEXT_RECORD = ["latest", pytest.param('{"@": {"0": -1, "1": -1}}', marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("starting", NEXT_RECORD, ids=["latest", "-1"])

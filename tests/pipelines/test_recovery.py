@@ -168,7 +168,9 @@ def test_without_notes_positions_come_from_the_group(
         shop.recover("large")
 
 
-@pytest.mark.parametrize("starting", ["latest", '{"@": {"0": -1, "1": -1}}'], ids=["latest", "-1"])
+@pytest.mark.parametrize(
+    "starting", [pytest.param("latest", marks=pytest.mark.slow), '{"@": {"0": -1, "1": -1}}'], ids=["latest", "-1"]
+)
 def test_state_is_made_anew_from_the_first_record_that_was_read(
     starting: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

@@ -181,7 +181,7 @@ def test_one_process_runs_it_until_somebody_asks_it_to_stop_or_takes_over(ground
     assert ground.records("totals") == [("c0", {"total": 100}), ("c0", {"total": 202})]
 
 
-@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("once", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_run_that_is_stopped_before_its_queries_begin_starts_none(ground: Ground, once: bool) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     ground.feed("orders", orders(100))

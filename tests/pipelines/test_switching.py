@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -112,15 +113,12 @@ def test_a_switch_that_is_taken_up_after_its_yes_does_not_ask_again(
     assert table_of(broker.bootstrap, two.tables[0]) == {"a": "1"}
 
 
-DEFAULT_POINTS = ("switch-copy-written", "switch-differences-written", "switch-committed")
+def slow_but(always: Sequence[str], points: list[str]) -> list[Any]:
+    """Mark each point as slow but those that are always tried. A test takes some seconds at each point."""
+    return [each if each in always else pytest.param(each, marks=pytest.mark.slow) for each in points]
 
 
-def in_part_slow(points: list[str]) -> list[Any]:
-    """Each takes a second or two: those at which most can go wrong are tried always."""
-    return [each if each in DEFAULT_POINTS else pytest.param(each, marks=pytest.mark.slow) for each in points]
-
-
-@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS))
+@pytest.mark.parametrize("point", slow_but(["switch-differences-written"], INNER_POINTS))
 def test_a_switch_that_failed_anywhere_is_completed(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +136,7 @@ def test_a_switch_that_failed_anywhere_is_completed(
         assert table_of(broker.bootstrap, f"{table}.v1") == OLD
 
 
-@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
+@pytest.mark.parametrize("point", slow_but(["switch-differences-written", "switch-committed"], INNER_POINTS[:-1]))
 def test_a_switch_that_failed_is_given_up_before_its_decision_and_never_after(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +171,7 @@ def fail_on_the_way_back(two: TwoVersions, point: str, tmp_path: Path, monkeypat
         switch(two)
 
 
-@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
+@pytest.mark.parametrize("point", slow_but(["switch-differences-written"], INNER_POINTS[:-1]))
 def test_a_way_back_that_failed_is_completed_and_never_given_up(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,7 +185,7 @@ def test_a_way_back_that_failed_is_completed_and_never_given_up(
     assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (1, [1], None)
 
 
-@pytest.mark.parametrize("new_partitions", [2, 5])
+@pytest.mark.parametrize("new_partitions", [pytest.param(2, marks=pytest.mark.slow), 5])
 def test_on_the_way_back_a_version_with_other_partitions_is_read_whole(
     new_partitions: int, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +213,7 @@ def rows_of(bootstrap: str, topic: str) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("point", in_part_slow(INNER_POINTS[:-1]))
+@pytest.mark.parametrize("point", slow_but(["switch-copy-written", "switch-committed"], INNER_POINTS[:-1]))
 def test_a_way_back_is_given_up_by_a_finish_until_it_is_decided(
     point: str, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +240,7 @@ def test_who_is_on_the_way_back_may_stay(broker: EmbeddedBroker, tmp_path: Path)
     assert (two.state.active, sorted(two.state.versions), two.state.rebuild) == (2, [2], None)
 
 
-@pytest.mark.parametrize("then", [Wish.ROLL_BACK, Wish.REBUILD])
+@pytest.mark.parametrize("then", [pytest.param(Wish.ROLL_BACK, marks=pytest.mark.slow), Wish.REBUILD])
 def test_a_rollback_that_was_killed_when_it_had_given_the_switch_up_is_completed(
     then: Wish, broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +291,14 @@ def test_a_rebuild_that_ends_while_another_process_wants_it_is_over(broker: Embe
     assert two.state.rebuild is None
 
 
-@pytest.mark.parametrize("points", [[], ["switch-copy-written"], ["switch-copy-written", "switch-copied"]])
+@pytest.mark.parametrize(
+    "points",
+    [
+        pytest.param([], marks=pytest.mark.slow),
+        pytest.param(["switch-copy-written"], marks=pytest.mark.slow),
+        ["switch-copy-written", "switch-copied"],
+    ],
+)
 def test_positions_in_a_table_move_to_what_was_not_read_whatever_lies_before_it(
     points: list[str], broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

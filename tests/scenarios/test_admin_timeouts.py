@@ -66,7 +66,7 @@ def test_librdkafka_does_not_wait(cluster: EmbeddedCluster) -> None:
         until(lambda admin=admin, name=name: name not in admin.list_topics(timeout=60).topics, f"{name} is gone")
 
 
-@pytest.mark.parametrize("asks_controller", [True, False])
+@pytest.mark.parametrize("asks_controller", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_without_a_majority(cluster: EmbeddedCluster, asks_controller: bool) -> None:
     """Both other nodes are paused; a client asks the controller, or a broker that finds no controller any more."""
     controller = controller_of(cluster)

@@ -17,7 +17,7 @@ from strandline.partition.partition import Partition
 
 SMALL = {"min.insync.replicas": "2", "internal.segment.bytes": "4000", "index.interval.bytes": "400"}
 ONE = TopicOptions("orders", 1, 3, SMALL)
-SEEDS = (31, 32)
+SEEDS = [31, pytest.param(32, marks=pytest.mark.slow)]
 MENDED_S = 60.0
 
 

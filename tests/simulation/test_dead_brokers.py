@@ -12,7 +12,7 @@ from tests.simulation.stage import ORDERS, Play, stage
 from tests.simulator.world.cluster import SimNode
 
 ONE = dataclasses.replace(ORDERS, partitions=1)
-SEEDS = (21, 22, 23)
+SEEDS = [21, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (22, 23))]
 SOON_S = 2.0
 SESSION_S = 6.0
 

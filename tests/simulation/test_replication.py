@@ -27,7 +27,7 @@ from strandline.errors import ErrorCode
 from strandline.partition.partition import Partition
 
 ONE = dataclasses.replace(ORDERS, partitions=1)
-SEEDS = range(3)
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
 
 
 def partition_on(node: SimNode) -> Partition:

@@ -18,7 +18,7 @@ from tests.simulator.world.network import TCP_TIMEOUT_S
 from strandline.codec.message import Message
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 
-SEEDS = range(2)
+SEEDS = [0, pytest.param(1, marks=pytest.mark.slow)]
 
 
 def focused(

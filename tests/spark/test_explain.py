@@ -51,7 +51,7 @@ def stream(spark: SparkSession, checkpoint: Path, *, read_at: str = "", write_at
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
-@pytest.mark.parametrize("at", ["schema", "reader", "partitions", "read"])
+@pytest.mark.parametrize("at", ["schema", pytest.param("reader", marks=pytest.mark.slow), "partitions", "read"])
 def test_what_the_source_says_in_a_batch(failing: SparkSession, at: str) -> None:
     with pytest.raises(SparkFailed) as failed, plainly():
         failing.read.format("failing").options(**options(at)).load().collect()

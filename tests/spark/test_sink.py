@@ -118,7 +118,7 @@ def test_a_batch_whose_commit_spark_forgot_is_not_written_twice(pipeline: Pipeli
     pipeline.holds_exactly_what_came_in()
 
 
-@pytest.mark.parametrize("older_by", [1, 2])
+@pytest.mark.parametrize("older_by", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_checkpoint_that_is_older_than_the_log_stops_the_query(pipeline: Pipeline, older_by: int) -> None:
     pipeline.add_files(2)
     pipeline.run()

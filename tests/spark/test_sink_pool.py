@@ -249,7 +249,10 @@ def test_a_partition_is_added_to_a_transaction_once(
     until("the markers", lambda: counts(broker.bootstrap, topic) == once(*values))
 
 
-@pytest.mark.parametrize("raises_epochs", [True, False], ids=["v2", "v1"])
+MOSTLY_V2 = [True, pytest.param(False, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("raises_epochs", MOSTLY_V2, ids=["v2", "v1"])
 def test_a_cluster_that_is_gone_is_not_asked_for_an_abort(
     topic: str, raises_epochs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +313,7 @@ def test_compressed_batches_are_read_by_everybody(broker: EmbeddedBroker, topic:
     until("the markers", lambda: counts(broker.bootstrap, topic) == once("a" * 1000, "b"))
 
 
-@pytest.mark.parametrize("raises_epochs", [True, False], ids=["v2", "v1"])
+@pytest.mark.parametrize("raises_epochs", MOSTLY_V2, ids=["v2", "v1"])
 def test_a_broker_that_dies_under_a_task_and_a_driver_costs_nothing(topic: str, raises_epochs: bool) -> None:
     with embedded() as broker:
         broker.create_topic(topic, partitions=3)

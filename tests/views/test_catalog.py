@@ -167,7 +167,15 @@ def test_a_switch_that_begins_between_two_questions(
     assert begun
 
 
-@pytest.mark.parametrize("point", ["switch-ends-noted", "switch-copy-named", "switch-committed", "switch-moved"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "switch-ends-noted",
+        pytest.param("switch-copy-named", marks=pytest.mark.slow),
+        pytest.param("switch-committed", marks=pytest.mark.slow),
+        "switch-moved",
+    ],
+)
 def test_the_past_while_a_switch_is_not_finished(
     broker: EmbeddedBroker, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:

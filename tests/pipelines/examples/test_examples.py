@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+ALWAYS = ("windows.py", "taxes.py", "large_orders.sql")
+"""Windows and sessions, a table, and SQL. The other examples are marked as slow."""
+
+
 class Shop(NamedTuple):
     bootstrap: str
     checkpoints: Path
@@ -33,7 +37,9 @@ def shop(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield Shop(node.bootstrap, checkpoints, write_and_run_changing(spark, node.bootstrap, checkpoints))
 
 
-@pytest.mark.parametrize("example", CHECKS)
+@pytest.mark.parametrize(
+    "example", [each if each in ALWAYS else pytest.param(each, marks=pytest.mark.slow) for each in CHECKS]
+)
 def test_an_example_writes_what_plain_python_says(example: str, spark: SparkSession, shop: Shop) -> None:
     progress = run_once(spark, shop.bootstrap, example, shop.checkpoints)
     CHECKS[example](shop.bootstrap, shop.parts)

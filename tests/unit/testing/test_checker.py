@@ -304,10 +304,10 @@ def test_a_line_that_is_no_operation_is_named(line: str) -> None:
         list(load(file))
 
 
-@pytest.mark.lengthy("300,000 operations, because a quadratic check shows only there")
+@pytest.mark.slow
 def test_a_large_history_is_checked_in_one_pass_over_its_records() -> None:
-    # 150,000 sends and 150,000 polls over four partitions. Time is not asserted; a quadratic check would hit the limit
-    # that pytest sets for a test.
+    # 150,000 sends and 150,000 polls over four partitions, because a quadratic check shows only at such a size. Time is
+    # not asserted; a quadratic check would hit the limit that pytest sets for a test.
     ops: list[Op] = []
     for partition in range(4):
         name = f"orders-{partition}"
