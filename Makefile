@@ -39,7 +39,7 @@ demo: setup ## the whole story in two minutes: a shop, a Spark pipeline, a view,
 quick: setup ## unit tests, tidy tests and types, while you work (aim: 90 seconds on two cores)
 	$(BIN)/python -m tests.lanes --quick
 
-test: setup ## everything that must pass before a change lands (under 15 minutes on two cores)
+test: setup ## everything that must pass before a change lands
 	$(BIN)/python -m tests.lanes -m "not slow"
 
 test-spark: setup ## those of them that need Spark, in two lanes

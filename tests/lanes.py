@@ -26,9 +26,9 @@ SPARK: Final = (
 )
 """Directories with tests that need Spark, and wait for it more than they work: each lane has one session."""
 NAMED: Final = (
-    (*SPARK[0], "clients", "differential"),
-    (*SPARK[1], "crash", "hostile"),
-    ("unit", "simulation", "fuzz", "interop", "tidy"),
+    SPARK[0],
+    (*SPARK[1], "clients", "crash", "hostile"),
+    ("unit", "simulation", "clients/groups", "fuzz", "interop", "tidy"),
 )
 """The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
 made."""
