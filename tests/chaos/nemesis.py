@@ -75,7 +75,7 @@ class Nemesis:
 
     def one_fault(self, topic: str) -> None:
         states = self._look_around(topic)
-        is_whole = self.is_whole(topic)
+        is_whole = not self.missing(topic)
         fault = self._choose(is_whole)
         node, role = self._target(states)
         hit = [(fault, node, self._record(fault, node, role, states))]
@@ -163,7 +163,8 @@ class Nemesis:
         while time.monotonic() - start_s < WHOLE_TIMEOUT_S:
             self._revive()
             self._look_around(topic)
-            if self.is_whole(topic):
+            missing = self.missing(topic)
+            if not missing:
                 for record in records:
                     record.whole_ns = time.monotonic_ns()
                 return
@@ -172,25 +173,32 @@ class Nemesis:
                 for record in records:
                     record.remark = "not whole by itself: the node was restarted"
                     node = self.ground.cluster.node(record.node_id)
-                    self.say(f"  node {node.node_id} is not back after {WHOLE_TIMEOUT_S / 2:g} s and is restarted")
+                    after = f"{WHOLE_TIMEOUT_S / 2:g} s"
+                    self.say(f"  node {node.node_id} is not back after {after} and is restarted: {missing}")
                     node.stop()
             time.sleep(0.2)
         for record in records:
             record.remark = f"not whole within {WHOLE_TIMEOUT_S:g} s"
         self.say(f"  not whole within {WHOLE_TIMEOUT_S:g} s: {self._look_around(topic)}")
 
-    def is_whole(self, topic: str) -> bool:
-        """Whether every node says that every replica is in sync: one alone may not have heard of the last fault."""
+    def missing(self, topic: str) -> str:
+        """Say what a node still misses; empty if every node says that every replica is in sync.
+
+        All are asked, because one alone may not know of the last fault yet.
+        """
         for node in self.ground.cluster.nodes:
             try:
                 with node.ask(timeout_s=2.0) as question:
                     states = question.partitions([topic])
-                    is_complete = len(question.brokers()) == len(self.ground.cluster.nodes)
-            except (OSError, PeerClosed, ServerRefused, StrandlineError):
-                return False
-            if not is_complete or not states or not all(state.is_whole for state in states):
-                return False
-        return True
+                    brokers = len(question.brokers())
+            except (OSError, PeerClosed, ServerRefused, StrandlineError) as error:
+                return f"node {node.node_id} does not answer: {error}"
+            if brokers < len(self.ground.cluster.nodes):
+                return f"node {node.node_id} knows of {brokers} brokers"
+            behind = [state for state in states if not state.is_whole]
+            if behind or not states:
+                return f"node {node.node_id} says {behind[:2]}, {len(behind)} of {len(states)} partitions"
+        return ""
 
     def _revive(self) -> None:
         for node in self.ground.cluster.nodes:
