@@ -23,6 +23,9 @@ from strandline.local.embedded_cluster import EmbeddedCluster
 
 PATIENCE_MS = 60_000
 SLACK_S = 10.0
+ATTEMPTS = 5
+MADE_OR_THERE = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+"""The broker asks again if the connection to the controller breaks, and the first time may have been enough."""
 """What a busy machine may add; the controller resigns long before, and forwarding gives up long after."""
 
 pytestmark = pytest.mark.timeout(240)
@@ -99,22 +102,26 @@ def test_without_a_majority(cluster: EmbeddedCluster, asks_controller: bool) -> 
             cluster.resume(node_id)
     with Peer(cluster.nodes[asked].port, timeout_s=120) as peer:
         answer = peer.ask(new_topic(f"after-{asks_controller}", PATIENCE_MS), 7)
-        # The broker asks again if the connection to the controller breaks, and the first time may have been enough.
-        made_or_there = (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-        assert answer.topics[0].error_code in made_or_there, "with a majority it is done again"
+        assert answer.topics[0].error_code in MADE_OR_THERE, "with a majority it is done again"
 
 
 def test_while_another_controller_is_elected(cluster: EmbeddedCluster) -> None:
     """A short timeout ends before the election does; a long one sees the next controller."""
-    controller = controller_of(cluster)
-    asked = next(node_id for node_id in cluster.nodes if node_id != controller)
-    cluster.pause(controller)
-    try:
-        with Peer(cluster.nodes[asked].port, timeout_s=120) as peer:
-            answer, seconds = took(peer, new_topic("soon", 300), 7)
-            assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert 0.3 <= seconds < 0.3 + SLACK_S
-            answer = peer.ask(new_topic("patient", PATIENCE_MS), 7)
-            assert answer.topics[0].error_code == 0
-    finally:
-        cluster.resume(controller)
+    for attempt in range(ATTEMPTS):
+        controller = controller_of(cluster)
+        asked = next(node_id for node_id in cluster.nodes if node_id != controller)
+        cluster.pause(controller)
+        try:
+            with Peer(cluster.nodes[asked].port, timeout_s=120) as peer:
+                answer, seconds = took(peer, new_topic(f"soon-{attempt}", 300), 7)
+                if answer.topics[0].error_code == ErrorCode.NONE:
+                    # Another node was elected before the broker was asked, or before the controller was paused.
+                    continue
+                assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+                assert 0.3 <= seconds < 0.3 + SLACK_S
+                answer = peer.ask(new_topic("patient", PATIENCE_MS), 7)
+                assert answer.topics[0].error_code in MADE_OR_THERE
+                return
+        finally:
+            cluster.resume(controller)
+    raise AssertionError(f"{ATTEMPTS} times another controller was there at once")
