@@ -170,7 +170,8 @@ def test_idle_ones_are_closed_a_share_in_each_turn() -> None:
 
 
 def test_a_real_node_hangs_up_on_the_silent_and_the_slow() -> None:
-    properties = {"connection.first.request.timeout.ms": "1000", "connection.partial.request.timeout.ms": "2000"}
+    # Long enough to ask in on a busy machine: a second is one tick, which may come at once.
+    properties = {"connection.first.request.timeout.ms": "5000", "connection.partial.request.timeout.ms": "5000"}
     with stage({}, properties=properties) as log, Peer(log.port) as silent, Peer(log.port) as slow:
         with Peer(log.port) as asked:
             assert asked.is_served()

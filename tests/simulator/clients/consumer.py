@@ -9,7 +9,7 @@ position diverges, is then a surprise, which fails the run. With `follows_replic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -55,6 +55,8 @@ class Position:
     moves: int = 0
     """How often it was moved by hand: an answer to a request from before is void."""
     is_looking: bool = False
+    sources: set[int] = field(default_factory=set)
+    """The brokers that it has read records from."""
 
 
 class SimConsumer(SimClient):
@@ -211,6 +213,7 @@ class SimConsumer(SimClient):
                     # A bit flipped on the way: ask again.
                     is_well = False
                 elif told.records:
+                    position.sources.add(broker)
                     polls.append(self._read(position, told))
                 else:
                     self.on_nothing(position, told)

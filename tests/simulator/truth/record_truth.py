@@ -117,11 +117,12 @@ class RecordTruth:
         for offset, ended in self.markers.items():
             if first <= offset < end and offset not in bases:
                 left = [each for each in ended.offsets if each in held]
-                if left or not self._may_be_gone(ended.since_s, now_s):
+                if left or not self.may_be_gone(ended.since_s, now_s):
                     return f"lacks the marker at {offset}, and holds {left} of its transaction"
         return ""
 
-    def _may_be_gone(self, since_s: float, now_s: float) -> bool:
+    def may_be_gone(self, since_s: float, now_s: float) -> bool:
+        """Return whether a tombstone or marker of that time may have been removed since."""
         return now_s - since_s >= self.delete_retention_s - CLOCKS_DIFFER_S
 
     def _why_kept(self, offset: int, now_s: float) -> str:
@@ -136,7 +137,7 @@ class RecordTruth:
             return "its transaction is open"
         if record.value is not None:
             return "it is the last one of its key"
-        return "" if self._may_be_gone(since_s, now_s) else f"a tombstone, {now_s - since_s:.1f} s old"
+        return "" if self.may_be_gone(since_s, now_s) else f"a tombstone, {now_s - since_s:.1f} s old"
 
     def last_stable_offset(self, batches: Sequence[bytes], high_watermark: int) -> int:
         """What it is for a log that holds these batches below its high watermark, and may never have had the rest."""
@@ -153,7 +154,7 @@ class RecordTruth:
 
     # What a reader makes of it
 
-    def wrong_with_fold(self, fold: Mapping[bytes, Record], position: int, *, began_s: float, now_s: float) -> str:
+    def wrong_with_fold(self, fold: Mapping[bytes, Record], position: int, *, misses_tombstones: bool) -> str:
         """Return what is wrong with the last record of each key that a reader found between the start and `position`.
 
         One that a cleaner took away from under the reader was superseded by one that the reader has not reached.
@@ -161,7 +162,6 @@ class RecordTruth:
         for key, found in fold.items():
             if found.offset not in self.history.get(key, ()):
                 return f"{found} was read, which does not count"
-        is_late = now_s - began_s >= self.delete_retention_s - CLOCKS_DIFFER_S
         for key, offsets in self.history.items():
             at = bisect_right(offsets, position - 1)
             if not at or at < len(offsets):
@@ -173,7 +173,7 @@ class RecordTruth:
                 continue
             if seen is not None and seen.offset == last.offset:
                 continue
-            if last.value is None and is_late:
+            if last.value is None and misses_tombstones:
                 continue
             return f"the last record of {key!r} below {position} is {last}, and {seen} was read"
         return ""
