@@ -48,7 +48,7 @@ from strandline.errors import (
     UnsupportedCompression,
     UnsupportedVersion,
 )
-from strandline.handlers.k58_envelope import ANONYMOUS, check_principal, unwrap
+from strandline.handlers.k58_envelope import unwrap
 from strandline.log.checkpoints import parse_offsets
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.segment.index import OffsetIndex, TimeIndex
@@ -56,6 +56,7 @@ from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
 from strandline.quorum.raft.state_files import MetaProperties, QuorumState
+from strandline.security.principal import ANONYMOUS_SESSION, decode_session, encode_session
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
 PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))
@@ -333,7 +334,7 @@ def some_answers(rng: random.Random) -> bytes:
 def _between_nodes() -> list[Target]:
     return [
         Target("what is in an Envelope", partial(unwrap, CONTROLLER_ROUTES), (PeerError,), some_envelope_content),
-        Target("a principal", check_principal, (RequestError,), constant(ANONYMOUS)),
+        Target("a principal", decode_session, (RequestError,), constant(encode_session(ANONYMOUS_SESSION))),
         Target("answers of another node", read_answers, (), some_answers),
         *(
             request_target(route, version)

@@ -26,9 +26,11 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.metadata_request import MetadataRequest
-from strandline.handlers.k58_envelope import ANONYMOUS
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.runtime.runtime import LoopRuntime
+from strandline.security.principal import ANONYMOUS_SESSION, encode_session
+
+PRINCIPAL = encode_session(ANONYMOUS_SESSION)
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
@@ -100,7 +102,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Conversation]:
 def envelope(request: Message, version: int, **fields: Any) -> EnvelopeRequest:
     tags = b"\0" if version >= request.FLEXIBLE_FROM else b""
     content = struct.pack(">hhih", request.API_KEY, version, 77, 1) + b"c" + tags + encode(request, version)
-    sound = {"request_data": content, "request_principal": ANONYMOUS, "client_host_address": bytes([127, 0, 0, 1])}
+    sound = {"request_data": content, "request_principal": PRINCIPAL, "client_host_address": bytes([127, 0, 0, 1])}
     return EnvelopeRequest(**{**sound, **fields})
 
 
@@ -137,7 +139,7 @@ def test_what_kafka_refuses_of_envelopes_we_refuse_with_the_same_code(kafka: Con
             envelope(request, 7, request_data=cut),
             envelope(request, 7, request_data=struct.pack(">hhih", 19, 99, 1, -1) + b"\0"),
             envelope(request, 7, request_principal=None),
-            envelope(request, 7, request_principal=b"\0\1" + ANONYMOUS[2:]),
+            envelope(request, 7, request_principal=b"\0\1" + PRINCIPAL[2:]),
             envelope(request, 7, client_host_address=b"12345"),
         )
     ]

@@ -7,6 +7,7 @@ from tests.tidy.debts import IMPURE, PURE
 from tests.tidy.sources import SOURCE, Facts, modules
 
 BASE = {"_twins", "_version", "config", "errors", "ids", "runtime"}
+SERVERS = {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability", "lag", "security"}
 MAY_IMPORT = {
     "config": {"errors", "runtime"},
     "runtime": {"errors"},
@@ -18,10 +19,10 @@ MAY_IMPORT = {
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
     "lag": set(),
-    "handlers": {"codec", "log", "partition", "replication", "quorum", "coordinators", "observability", "lag"} | BASE,
-    "broker": {"codec", "log", "partition", "replication", "quorum", "coordinators", "handlers", "observability", "lag"}
-    | BASE,
-    "client": {"codec"} | BASE,
+    "security": {"codec"} | BASE,
+    "handlers": SERVERS | BASE,
+    "broker": {"handlers"} | SERVERS | BASE,
+    "client": {"codec", "security"} | BASE,
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
     "local": {"broker", "codec", "log", "quorum"} | BASE,
     "testing": {"codec", "local"} | BASE,

@@ -19,11 +19,12 @@ from strandline.codec.message import Message
 from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
-from strandline.codec.wire import read_name, skip_tags
+from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, MalformedMessage, PeerError, RequestError
 from strandline.handlers.support.context import ApiRange, EncodedResponse, Metadata, RequestContext
 from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
+from strandline.security.principal import decode_session
 
 API_KEY = 58
 VERSIONS = (0, 0)
@@ -31,9 +32,6 @@ VERSIONS = (0, 0)
 HEADER: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
 _CORRELATION_ID: Final = Struct(">i")
-_PRINCIPAL_VERSION: Final = b"\x00\x00"
-ANONYMOUS: Final = _PRINCIPAL_VERSION + b"\x05User" + b"\x0aANONYMOUS" + b"\x00" + b"\x00"
-"""Version, type, name, whether a token was used, no tagged fields: Kafka's form of a principal."""
 
 
 class Wrapped(NamedTuple):
@@ -49,7 +47,7 @@ class Wrapped(NamedTuple):
 def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse | None:
     try:
         wrapped = unwrap(context.routes, request.request_data)
-        check_principal(request.request_principal)
+        session = decode_session(request.request_principal)
         client_host = _host(request.client_host_address)
     except MalformedMessage:
         # What cannot be read may be of a version that is newer than we are: that is what Kafka says of it.
@@ -68,6 +66,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
         on_reply,
         client_id=wrapped.client_id,
         client_host=client_host,
+        session=session,
     )
     try:
         response = wrapped.route.load().handle(inner, wrapped.request)
@@ -99,20 +98,6 @@ def unwrap(routes: Mapping[int, ApiRange], content: bytes) -> Wrapped:
         raise MalformedMessage("a header that ends within its tagged fields") from None
     request, _ = decode(route.load().request_class, version, content, at, elements_max=route.elements_max)
     return Wrapped(route, version, correlation_id, client_id, request)
-
-
-def check_principal(content: bytes | None) -> None:
-    """Raise RequestError if the principal that the broker authenticated cannot be read."""
-    try:
-        if content is None or content[:2] != _PRINCIPAL_VERSION:
-            raise MalformedMessage("no principal")
-        kind, at = read_name(content, 2, flexible=True)
-        name, at = read_name(content, at, flexible=True)
-        if kind is None or name is None or at >= len(content):
-            raise MalformedMessage("half a principal")
-        skip_tags(content, at + 1)
-    except (IndexError, MalformedMessage) as error:
-        raise RequestError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
 
 
 def _host(address: bytes) -> str:

@@ -35,9 +35,11 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.update_features_request import UpdateFeaturesRequest
 from strandline.errors import ErrorCode
-from strandline.handlers.k58_envelope import ANONYMOUS
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from strandline.runtime import loggers
+from strandline.security.principal import ANONYMOUS_SESSION, encode_session
+
+PRINCIPAL = encode_session(ANONYMOUS_SESSION)
 
 
 def new_topic(name: str, **fields: Any) -> CreateTopicsRequest:
@@ -389,7 +391,7 @@ def envelope(request: Message, version: int, **fields: Any) -> EnvelopeRequest:
     header += b"\0" if version >= request.FLEXIBLE_FROM else b""
     content = {
         "request_data": header + encode(request, version),
-        "request_principal": ANONYMOUS,
+        "request_principal": PRINCIPAL,
         "client_host_address": bytes([127, 0, 0, 1]),
     }
     return EnvelopeRequest(**{**content, **fields})
@@ -413,8 +415,8 @@ GOOD = envelope(create_topics_request.CreateTopicsRequest(), 7)
         (envelope(CreateTopicsRequest(), 7, request_data=struct.pack(">hhih", 19, 99, 1, -1) + b"\0"), 35),
         (envelope(CreateTopicsRequest(), 7, request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
         (envelope(CreateTopicsRequest(), 7, request_principal=b""), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
-        (envelope(CreateTopicsRequest(), 7, request_principal=ANONYMOUS[:-2]), 97),
-        (envelope(CreateTopicsRequest(), 7, request_principal=b"\0\1" + ANONYMOUS[2:]), 97),
+        (envelope(CreateTopicsRequest(), 7, request_principal=PRINCIPAL[:-2]), 97),
+        (envelope(CreateTopicsRequest(), 7, request_principal=b"\0\1" + PRINCIPAL[2:]), 97),
         (envelope(CreateTopicsRequest(), 7, client_host_address=b"12345"), ErrorCode.INVALID_REQUEST),
     ],
 )

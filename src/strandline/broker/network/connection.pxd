@@ -13,7 +13,7 @@ cdef class Exchange:
 cpdef bytes frame(long long correlation_id, bint flexible_header, Py_ssize_t body_size)
 
 cdef class Connection:
-    cdef public object dispatcher, limits, transport, inbox, started, software
+    cdef public object dispatcher, limits, transport, inbox, started, session, software
     cdef public Py_ssize_t inbox_at, needed
     cdef public long long used_at, number
     cdef public bint paused, closed, has_asked

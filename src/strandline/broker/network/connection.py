@@ -19,6 +19,7 @@ from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import Route
 from strandline.broker.network.transport import Piece, Transport
 from strandline.observability.request_meter import RequestMeter
+from strandline.security.principal import ANONYMOUS_SESSION
 
 FRAME_HEADER: Final = Struct(">ihhih")
 """Frame length, API key, version, correlation id, length of the client id."""
@@ -129,6 +130,7 @@ class Connection:
         "needed",
         "number",
         "paused",
+        "session",
         "software",
         "started",
         "transport",
@@ -151,6 +153,7 @@ class Connection:
         self.used_at = 0
         self.number = 0
         """How many connections were accepted up to this one: a later one has a greater number."""
+        self.session = ANONYMOUS_SESSION
         self.software: tuple[str, str] | None = None
         """Name and version of the client's library, once it has told them."""
 

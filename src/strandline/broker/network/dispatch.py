@@ -24,6 +24,7 @@ from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors
+from strandline.security.principal import Session
 
 API_VERSIONS: Final = 18
 REQUEST_HEADER: Final = Struct(">hhih")
@@ -68,6 +69,10 @@ class RequestContext:
     @property
     def connection(self) -> Connection:
         return self._exchange.connection
+
+    @property
+    def session(self) -> Session:
+        return self._exchange.connection.session
 
     @property
     def routes(self) -> dict[int, Route]:

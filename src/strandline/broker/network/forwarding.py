@@ -28,11 +28,12 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, error_code, error_message
-from strandline.handlers.k58_envelope import ANONYMOUS, HEADER, lost_office
+from strandline.handlers.k58_envelope import HEADER, lost_office
 from strandline.handlers.support.context import ControllerChannel, EncodedResponse
 from strandline.handlers.support.local_alterations import LocalPart
 from strandline.handlers.support.refusals import refusal
 from strandline.runtime.runtime import TimerHandle
+from strandline.security.principal import encode_session
 
 log = logging.getLogger("strandline.broker")
 
@@ -147,7 +148,9 @@ class Forwarding:
             return
         self._waiting_bytes += len(content)
         envelope = EnvelopeRequest(
-            request_data=content, request_principal=ANONYMOUS, client_host_address=_packed(context.client_host)
+            request_data=content,
+            request_principal=encode_session(context.session),
+            client_host_address=_packed(context.client_host),
         )
 
         def on_answer(response: EnvelopeResponse | None, error: BaseException | None) -> None:

@@ -22,6 +22,7 @@ from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime
+from strandline.security.principal import Session
 
 if TYPE_CHECKING:
     from strandline.handlers.support.services import (
@@ -213,6 +214,10 @@ class RequestContext(Protocol):
     @property
     def is_at_controller(self) -> bool:
         """Whether it was sent to a controller: then no broker in particular is meant."""
+
+    @property
+    def session(self) -> Session:
+        """The client, as its connection was authenticated."""
 
     @property
     def client_port(self) -> int: ...

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from strandline.handlers.support.context import ApiRange, BrokerServices, Connection
+from strandline.security.principal import ANONYMOUS_SESSION, Session
 
 
 class LocalContext:
@@ -21,12 +22,14 @@ class LocalContext:
         *,
         client_id: str | None,
         client_host: str = "",
+        session: Session = ANONYMOUS_SESSION,
     ) -> None:
         self.node = node
         self.routes = routes
         self.api_version = api_version
         self.client_id = client_id
         self.client_host = client_host
+        self.session = session
         self.client_port = 0
         self.client_software: tuple[str, str] | None = None
         self.is_at_controller = True

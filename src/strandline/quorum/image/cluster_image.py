@@ -129,7 +129,7 @@ class ClusterImage:
             topics={},
             features=dict(self.features),
             configs={resource: dict(overrides) for resource, overrides in self.configs.items()},
-            kept=KeptRecords(dict(self.kept.by_identity)),
+            kept=self.kept.copy(),
             _topics_by_id={},
             _transaction=None if self._transaction is None else list(self._transaction),
         )

@@ -1,7 +1,7 @@
-"""Metadata records that we do not act on yet, kept by their identity.
+"""Access rules, quotas, credentials and tokens, and records that mean nothing here, kept by their identity.
 
-A directory written by Apache Kafka may hold access rules, quotas, credentials and tokens. A snapshot of ours that
-dropped them would take them away for ever, so the newest record of each identity is kept and written out again.
+The newest record of each identity is kept and written out again with a snapshot, also where Apache Kafka wrote it and
+nothing here acts on it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,22 @@ _REMOVES: dict[str, tuple[str, tuple[str, ...]]] = {
 @dataclasses.dataclass(slots=True)
 class KeptRecords:
     by_identity: dict[Identity, Any] = dataclasses.field(default_factory=dict)
+    versions: dict[str, int] = dataclasses.field(default_factory=dict, compare=False)
+    """How often records of a kind (`access`, `quota`, `scram`, `token`) were applied; changes with each."""
+
+    def copy(self) -> KeptRecords:
+        return KeptRecords(dict(self.by_identity), dict(self.versions))
+
+    def of_kind(self, kind: str) -> list[Any]:
+        """Return the records of a kind, in no particular order."""
+        return [record for identity, record in self.by_identity.items() if identity[0] == kind]
 
     def apply(self, record: Any) -> None:
         """Keep the record, or forget the one it removes. TypeError for what is no record of the metadata log."""
         name = type(record).__name__
+        if name in _REMOVES or name in _ADDS:
+            kind = (_REMOVES.get(name) or _ADDS[name])[0]
+            self.versions[kind] = self.versions.get(kind, 0) + 1
         if name in _REMOVES:
             self.by_identity.pop(_identity(record, *_REMOVES[name]), None)
         elif name not in _ADDS:
