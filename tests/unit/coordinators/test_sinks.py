@@ -10,7 +10,7 @@ from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.partitioning import partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink
-from strandline.coordinators.transactions.sinks import Decision, TaskTransaction
+from strandline.coordinators.transactions.sinks import BatchDecision, TaskTransaction
 from strandline.coordinators.transactions.transaction import EPOCH_LAST
 from strandline.coordinators.transactions.transaction_records import key_of
 from strandline.errors import ErrorCode
@@ -167,7 +167,7 @@ def test_what_no_state_makes_right(story: Story) -> None:
 
 def test_a_thousand_tasks_on_five_hundred_partitions_fit() -> None:
     """The decision names producers, not partitions."""
-    decision = Decision("0123456789abcdef" * 2, 10**12, 10**13, members(1_000))
+    decision = BatchDecision("0123456789abcdef" * 2, 10**12, 10**13, members(1_000))
     record = decision_record(decision)
     assert record.size_bytes < 60_000
     assert decode_decision(record.key, record.value) == (decision.sink_id, decision)
@@ -423,7 +423,7 @@ def test_a_note_is_kept_until_the_next_batch(story: Story) -> None:
 
 
 def test_a_record_from_before_there_were_notes_is_read() -> None:
-    decision = Decision("s", 7, 10**13, (TaskTransaction(A, 5, 0),))
+    decision = BatchDecision("s", 7, 10**13, (TaskTransaction(A, 5, 0),))
     record = decision_record(decision)
     assert record.value is not None
     # The last byte says how many tagged fields follow: none.
@@ -447,7 +447,7 @@ def test_a_note_that_is_too_large_is_refused_before_anything_is_written(story: S
 
 
 def test_the_largest_note_fits_beside_the_longest_list() -> None:
-    record = decision_record(Decision("0123456789abcdef" * 2, 0, 0, members(batches.TRANSACTIONS_MAX)))
+    record = decision_record(BatchDecision("0123456789abcdef" * 2, 0, 0, members(batches.TRANSACTIONS_MAX)))
     assert record.size_bytes + batches.NOTE_BYTES_MAX < Story().config.record_bytes_max
 
 

@@ -54,7 +54,7 @@ from strandline.handlers import (
     k70_controller_registration,
     k73_assign_replicas_to_dirs,
 )
-from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation, Operation
+from strandline.quorum.controller.config_changes import AlterOperation, ConfigAlteration, ConfigOperation
 from strandline.quorum.controller.controller import TopicRef
 from strandline.quorum.controller.elections import ELECT_UNCLEAN
 from strandline.quorum.controller.features import SAFE_DOWNGRADE, SUPPORTED_FEATURES, FeatureUpdate
@@ -365,7 +365,7 @@ def test_a_partition_without_a_member_in_sync_has_a_leader_again_whatever_the_mi
     assert (left.leader, left.isr) == (-1, [])
     assert left.eligible_leader_replicas
     kind, name, value = MINIMA[how]
-    operation = ConfigOperation("min.insync.replicas", value, Operation.SET if value else Operation.DELETE)
+    operation = ConfigOperation("min.insync.replicas", value, AlterOperation.SET if value else AlterOperation.DELETE)
     for records, _ in node.controller.decide_configs([ConfigAlteration(kind, name, [operation])], node_id=None):
         node.controller_write(records, lambda error: None)
     node.flush()

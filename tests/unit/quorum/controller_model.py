@@ -22,7 +22,7 @@ from tests.unit.quorum.model_invariants import Invariants, Violation
 from strandline.codec.messages.alter_partition_request import AlterPartitionRequest
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.config_changes import ConfigAlteration, ConfigOperation, Operation
+from strandline.quorum.controller.config_changes import AlterOperation, ConfigAlteration, ConfigOperation
 from strandline.quorum.controller.controller import Controller, TopicRef
 from strandline.quorum.controller.elections import ELECT_PREFERRED, ELECT_UNCLEAN
 from strandline.quorum.controller.new_topics import NewTopic
@@ -394,7 +394,9 @@ class ControllerModel:
     def configure_minimum(self) -> None:
         """Raise, lower or remove `min.insync.replicas`, of a topic, of all of them or of one broker."""
         value = self.rng.choice((None, "1", "1", "2", "2", "3"))
-        operation = ConfigOperation("min.insync.replicas", value, Operation.SET if value else Operation.DELETE)
+        operation = ConfigOperation(
+            "min.insync.replicas", value, AlterOperation.SET if value else AlterOperation.DELETE
+        )
         if self.rng.random() < 0.6:
             self._alter_some_topic(operation)
         else:

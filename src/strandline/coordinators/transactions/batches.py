@@ -1,10 +1,10 @@
 """CommitBatch: the driver of a sink has the transactions of a batch committed, all of them or none, and once.
 
-One record says what is decided (`Decision`): it is the only way in which a transaction of a sink is committed, and a
-sink has one for each batch at most. The state of each transactional id follows from it, here and in a coordinator that
-loads the log (`apply`). Each id then gets its own Prepare record, some in each step (`roll`), and continues like any
-other transaction. The next decision of the sink waits until all of these are appended, because compaction keeps only
-the last decision.
+One record says what is decided (`BatchDecision`): it is the only way in which a transaction of a sink is committed, and
+a sink has one for each batch at most. The state of each transactional id follows from it, here and in a coordinator
+that loads the log (`apply`). Each id then gets its own Prepare record, some in each step (`roll`), and continues like
+any other transaction. The next decision of the sink waits until all of these are appended, because compaction keeps
+only the last decision.
 
 A commit by decision raises no epoch, whichever version of transactions the producers speak: who tells them is their
 own EndTxn, later. An abort fences the producer, as everywhere.
@@ -31,7 +31,7 @@ from strandline.coordinators.transactions.sinks import (
     NEVER,
     NO_BATCH,
     NO_NOTE,
-    Decision,
+    BatchDecision,
     Sink,
     TaskTransaction,
 )
@@ -155,7 +155,7 @@ def decide(event: CommitBatch, step: TransactionStepContext) -> None:
         TaskTransaction(each.transactional_id, each.producer_id, each.producer_epoch) for each in request.transactions
     )
     # Out of the frame, which is not kept.
-    decision = Decision(request.sink_id, request.batch_id, step.now_ms, members, bytes(request.note))
+    decision = BatchDecision(request.sink_id, request.batch_id, step.now_ms, members, bytes(request.note))
     record = decision_record(decision)
     if record.size_bytes > step.config.record_bytes_max:
         beside = f" with a note of {len(request.note)} bytes" if request.note else ""
@@ -174,7 +174,7 @@ def decide(event: CommitBatch, step: TransactionStepContext) -> None:
     roll(step)
 
 
-def apply(decision: Decision, known: Transactions, *, transaction_version: int) -> int:
+def apply(decision: BatchDecision, known: Transactions, *, transaction_version: int) -> int:
     """Apply a decision to each transactional id; return how many transactions it aborts.
 
     The log before it says what was open, or says nothing of an id any more: then a later record does, which comes later

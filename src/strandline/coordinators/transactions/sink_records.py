@@ -17,7 +17,7 @@ from strandline.codec.internal_records import (
 from strandline.codec.messages.sink_decision_key import SinkDecisionKey
 from strandline.codec.messages.sink_decision_value import CommittedTransaction, SinkDecisionValue
 from strandline.coordinators.groups.events import CoordinatorRecord
-from strandline.coordinators.transactions.sinks import Decision, TaskTransaction
+from strandline.coordinators.transactions.sinks import BatchDecision, TaskTransaction
 from strandline.ids import sink_key
 
 _KEY_ID: Final = struct.pack(">h", SinkDecisionKey.API_KEY)
@@ -27,7 +27,7 @@ def is_of_sink(key: bytes) -> bool:
     return key[:2] == _KEY_ID
 
 
-def decision_record(decision: Decision) -> CoordinatorRecord:
+def decision_record(decision: BatchDecision) -> CoordinatorRecord:
     # Every id of the sink begins alike; what tells them apart is enough.
     begin = len(sink_key(decision.sink_id))
     value = SinkDecisionValue(
@@ -50,7 +50,7 @@ def _key_of(sink_id: str) -> bytes:
     return encode_coordinator_key(SinkDecisionKey(sink_id=sink_id))
 
 
-def decode_decision(key: bytes, value: bytes | None) -> tuple[str, Decision | None]:
+def decode_decision(key: bytes, value: bytes | None) -> tuple[str, BatchDecision | None]:
     """Return the sink and its last decision; None deletes the sink. Raises as `decode_transaction`."""
     key_message, value_message = decode_coordinator_record(key, value, topic=TRANSACTION_STATE)
     assert isinstance(key_message, SinkDecisionKey)
@@ -63,4 +63,4 @@ def decode_decision(key: bytes, value: bytes | None) -> tuple[str, Decision | No
         TaskTransaction(begin + each.name, each.producer_id, each.producer_epoch) for each in value_message.transactions
     )
     note = bytes(value_message.note)
-    return sink_id, Decision(sink_id, value_message.batch_id, value_message.decided_ms, members, note)
+    return sink_id, BatchDecision(sink_id, value_message.batch_id, value_message.decided_ms, members, note)

@@ -25,7 +25,7 @@ class TaskTransaction(NamedTuple):
     producer_epoch: int
 
 
-class Decision(NamedTuple):
+class BatchDecision(NamedTuple):
     """The members are committed, and every other transaction that the sink has open here is aborted."""
 
     sink_id: str

@@ -13,7 +13,7 @@ from strandline.codec.message_codec import encode
 from strandline.errors import PeerError, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts
-from strandline.quorum.controller.config_changes import ConfigAlteration, Operation, bad_request, broker_id_of
+from strandline.quorum.controller.config_changes import AlterOperation, ConfigAlteration, bad_request, broker_id_of
 from strandline.quorum.controller.submission import Outcomes
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER_LOGGER
 from strandline.runtime import loggers
@@ -59,7 +59,7 @@ def alter_loggers(asked: ConfigAlteration, node_id: int, *, validate_only: bool)
         return refusal
     if not validate_only:
         for each in asked.operations:
-            loggers.set_level(each.name, None if each.operation == Operation.DELETE else each.value)
+            loggers.set_level(each.name, None if each.operation == AlterOperation.DELETE else each.value)
     return None
 
 
@@ -69,7 +69,7 @@ def _check_loggers(asked: ConfigAlteration, node_id: int) -> None:
     if broker_id_of(asked.resource_name) != node_id:
         raise bad_request(f"Unexpected node id. Expected {node_id}, but received {asked.resource_name}")
     for each in asked.operations:
-        if each.operation in (Operation.APPEND, Operation.SUBTRACT):
-            verb = Operation(each.operation).name
+        if each.operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
+            verb = AlterOperation(each.operation).name
             raise bad_request(f"{verb} operation is not allowed for the BROKER_LOGGER resource")
-        loggers.check_level(each.name, None if each.operation == Operation.DELETE else each.value)
+        loggers.check_level(each.name, None if each.operation == AlterOperation.DELETE else each.value)

@@ -35,7 +35,7 @@ CONFIGURED_RESOURCES_MAX: Final = 10_000
 """Groups and subscriptions that have settings; they need not exist, so their number is anybody's choice."""
 
 
-class Operation(IntEnum):
+class AlterOperation(IntEnum):
     SET = 0
     DELETE = 1
     APPEND = 2
@@ -46,7 +46,7 @@ class Operation(IntEnum):
 class ConfigOperation:
     name: str
     value: str | None
-    operation: int = Operation.SET
+    operation: int = AlterOperation.SET
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,14 +112,14 @@ def _check_operations(asked: ConfigAlteration) -> None:
         raise RequestError(ErrorCode.POLICY_VIOLATION, message)
     if max(Counter(each.name for each in asked.operations).values(), default=0) > 1:
         raise bad_request("Error due to duplicate config keys")
-    nulls = [each.name for each in asked.operations if each.value is None and each.operation != Operation.DELETE]
+    nulls = [each.name for each in asked.operations if each.value is None and each.operation != AlterOperation.DELETE]
     if nulls:
         raise bad_request(f"Null value not supported for : {', '.join(nulls)}")
     is_known = asked.resource_type in (RESOURCE_TOPIC, RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
     if not is_known and (asked.resource_type != RESOURCE_BROKER_LOGGER or asked.replaces):
         raise bad_request(f"Unknown resource type {asked.resource_type}")
     for each in asked.operations:
-        if each.operation not in Operation.__members__.values():
+        if each.operation not in AlterOperation.__members__.values():
             raise bad_request(f"Unknown operations type {each.operation}")
 
 
@@ -142,21 +142,21 @@ def broker_id_of(name: str) -> int | None:
 
 
 def _perform(each: ConfigOperation, resource_type: int, settings: dict[str, str]) -> None:
-    if each.operation == Operation.DELETE:
+    if each.operation == AlterOperation.DELETE:
         settings.pop(each.name, None)
     elif each.value is not None:
-        is_plain = each.operation == Operation.SET
+        is_plain = each.operation == AlterOperation.SET
         settings[each.name] = each.value if is_plain else _changed_list(each, each.value, resource_type, settings)
 
 
 def _changed_list(each: ConfigOperation, value: str, resource_type: int, settings: dict[str, str]) -> str:
     kind, default = _kind_and_default(each.name, resource_type)
     if kind != "list":
-        verb = Operation(each.operation).name
+        verb = AlterOperation(each.operation).name
         raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {each.name} because its type is not LIST.")
     words = [word for word in settings.get(each.name, default or "").split(",") if word]
     named = Counter(value.split(","))
-    if each.operation == Operation.APPEND:
+    if each.operation == AlterOperation.APPEND:
         there = set(words)
         return ",".join([*words, *(word for word in named if word not in there)])
     kept = []
