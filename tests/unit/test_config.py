@@ -372,6 +372,7 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "compression_type": "compression_codec",
         "message_timestamp_type": "log_append_time",
         "max_connections_per_ip_overrides": "per_host_overrides",
+        "super_users": "super_user_names",
     }
     for attribute, setting in settings_of(config_class):
         if setting.effect:

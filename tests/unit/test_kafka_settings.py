@@ -23,7 +23,13 @@ TOPIC, BROKER = 2, 4
 SOURCE_DEFAULT = 5
 KINDS = ("", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 
-HIDDEN = {"internal.segment.bytes", "producer.id.expiration.check.interval.ms"}
+HIDDEN = {
+    "internal.segment.bytes",
+    "producer.id.expiration.check.interval.ms",
+    # Settings of its authorizer, which Kafka hands on unread.
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+}
 """Settings that Kafka does not show."""
 
 DIFFERENT: dict[str, str] = {
@@ -88,8 +94,8 @@ def test_every_other_setting_says_what_becomes_of_it_and_why() -> None:
         ("ssl.client.auth", "required", True),
         ("security.inter.broker.protocol", "PLAINTEXT", False),
         ("security.inter.broker.protocol", "SASL_SSL", True),
-        ("authorizer.class.name", "", False),
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", True),
+        ("create.topic.policy.class.name", "", False),
+        ("create.topic.policy.class.name", "com.example.Policy", True),
         ("remote.log.storage.system.enable", "False", False),
         ("remote.log.storage.system.enable", "true", True),
         ("config.providers", "file", True),

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage_worker import StorageWorkers
     from strandline.broker.metrics.telemetry import Telemetry
+    from strandline.security.acl.authorizer import Authorizer
 
 log = logging.getLogger("strandline.node")
 
@@ -119,6 +120,7 @@ class Node:
             ),
             connect=lambda host, port: Channel(runtime, network, host, port, client_id=f"quorum-{self.node_id}"),
         )
+        self.authorizer = self._make_authorizer()
         channels = ControllerChannels(environment, self, self.controller_server.routes, self.metadata.leader_address)
         self.controller_channel = channels.open("control")
         self.dispatcher.forward = Forwarding(channels.open("forwarding")).forward
@@ -200,6 +202,13 @@ class Node:
     def _configure(self, config: BrokerConfig) -> None:
         self.config = config
         self.directory.open_files.open_files_max = _open_files_max(config)
+
+    def _make_authorizer(self) -> Authorizer | None:
+        if not self.config.authorizer_class_name:
+            return None
+        from strandline.broker.access_control import loaded_authorizer
+
+        return loaded_authorizer(self.config, self.metadata)
 
     # Starting
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_checks import check_cluster
 from strandline.config.cluster_settings import ClusterSettings
@@ -55,7 +56,9 @@ class TopicConfigEntry(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, BrokerSettings):
+class BrokerConfig(
+    ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, AuthorizerSettings, BrokerSettings
+):
     """The settings in force on this node, the defaults of its topics, and the layers that they come from.
 
     The tables are independent of each other. They lie side by side in one object, so that a read is one slot.
@@ -138,6 +141,7 @@ class BrokerConfig(ClusterSettings, GroupSettings, TransactionSettings, StorageS
         check_cluster(self, listeners, names_other_voters=self.names_other_voters())
         check_groups(self)
         check_storage(self)
+        check_authorizer(self)
         self._check_protocols()
 
     def _check_protocols(self) -> None:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from strandline.config.authorizer_settings import AuthorizerSettings
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings
@@ -32,10 +33,16 @@ from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
+_TABLES: Final = (
+    ClusterSettings,
+    GroupSettings,
+    TransactionSettings,
+    StorageSettings,
+    AuthorizerSettings,
+    BrokerSettings,
+)
 BROKER_SETTINGS: Final[dict[str, tuple[str, Setting]]] = {
-    setting.name: (attribute, setting)
-    for table in (ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, BrokerSettings)
-    for attribute, setting in settings_of(table)
+    setting.name: (attribute, setting) for table in _TABLES for attribute, setting in settings_of(table)
 }
 """By name: the attribute of a `BrokerConfig` that holds the value, and the setting, in the order of the docs."""
 

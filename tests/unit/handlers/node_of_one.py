@@ -30,6 +30,7 @@ from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.security.acl.authorizer import Authorizer
 
 Done = Callable[[BaseException | None], object]
 
@@ -100,6 +101,7 @@ class NoNetwork:
 class NodeOfOne:
     node_id = 1
     cluster_id = "a-cluster"
+    authorizer: Authorizer | None = None
 
     def __init__(
         self, *, seed: int = 5, start: bool = True, runtime: ManualRuntime | None = None, **settings: str

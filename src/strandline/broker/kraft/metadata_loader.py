@@ -69,6 +69,7 @@ class MetadataLoader:
         self.removed_topic_ids: set[UUID] = set()
         """Topics that were deleted, until `forget_removed`."""
         self.on_applied: Callable[[list[Any], Callable[[], object]], None] | None = None
+        self._listeners: list[Callable[[list[Any]], object]] = []
         self.on_voters: Callable[[VotersRecord, int], object] = lambda voters, offset: None
         self.on_progress: Callable[[], object] = lambda: None
         """Called after each share that folded something."""
@@ -81,6 +82,14 @@ class MetadataLoader:
         """What the image is given for those records of the next batch that were decoded, or made ready."""
         self._ready = 0
         """Records of this leader's next write that were made ready."""
+
+    def subscribe(self, listener: Callable[[list[Any]], object]) -> None:
+        """Call `listener` now, and with records when they are in the image and before they are acknowledged.
+
+        Without records the image may be another object, so that everything in it may have changed.
+        """
+        self._listeners.append(listener)
+        listener([])
 
     def replace(self, image: ClusterImage, offset: int, timestamp_ms: int) -> None:
         """Go on from a snapshot that ends at `offset`."""
@@ -95,6 +104,8 @@ class MetadataLoader:
         self._ahead.clear()
         self._columns = None
         self._ready = 0
+        for listener in self._listeners:
+            listener([])
 
     def commit(self, offset: int, *, at_once: bool = False) -> None:
         """Everything below `offset` is committed; fold it, all of it `at_once` or a share now and the rest later."""
@@ -235,6 +246,8 @@ class MetadataLoader:
         self.unsnapshotted_bytes += size_bytes
         if self.keeps_removed:
             self.removed_topic_ids.update(each.topic_id for each in records if isinstance(each, RemoveTopicRecord))
+        for listener in self._listeners:
+            listener(records)
         if self.on_applied is None:
             then()
         elif records:

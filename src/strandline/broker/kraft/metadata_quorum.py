@@ -86,6 +86,7 @@ class MetadataQuorum:
         self.snapshots = MetadataSnapshots(directory.disk, self.log.directory)
         self.quorum_log = QuorumLog(NAME, self.log, self.snapshots, directory, runtime)
         self._fold = MetadataLoader(self.log, runtime)
+        self.subscribe = self._fold.subscribe
         self.bootstrap_records: list[Any] = []
         """What `strandline format` wrote into the bootstrap snapshot (feature levels): the first leader of an empty
         log writes them; they are not folded before that."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         TelemetryReceiver,
         TransactionCoordinator,
     )
+    from strandline.security.acl.authorizer import Authorizer
 
 Done = Callable[[BaseException | None], object]
 
@@ -110,6 +111,8 @@ class BrokerServices(Protocol):
     node_id: int
     cluster_id: str
     config: BrokerConfig
+    authorizer: Authorizer | None
+    """What decides which client may do what; None where every client may do everything."""
     runtime: Runtime
     started_ms: int
     controller: Controller

@@ -95,7 +95,7 @@ class ClusterImage:
     producer_ids_broker: tuple[int, int] = (-1, -1)
     """Id and epoch of the broker that took the last block."""
     kept: KeptRecords = dataclasses.field(default_factory=KeptRecords)
-    """Records that mean nothing to us yet (access control, quotas, ...), kept so that no snapshot drops them."""
+    """Access rules, quotas, credentials, and records that mean nothing here, which no snapshot drops."""
 
     version: int = dataclasses.field(default=0, compare=False)
     """Grows with every change, and so orders what was computed from the image."""

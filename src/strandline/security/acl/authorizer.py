@@ -65,6 +65,8 @@ class Authorizer:
     def __init__(self, *, super_users: frozenset[Principal], allows_everyone: bool) -> None:
         self.super_users = super_users
         self.allows_everyone = allows_everyone
+        self.reports_only = False
+        """Whether a denial is logged and the request is served (`authorizer.mode=report`)."""
         self.version = 0
         self._by_id: dict[UUID, Acl] = {}
         self._indexes: dict[tuple[str, str], ResourceIndex[Acl]] = {}
