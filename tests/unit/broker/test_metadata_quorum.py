@@ -230,7 +230,7 @@ def test_an_idle_leader_shows_that_the_log_moves() -> None:
     assert quiet.leader().quorum.next_offset == before
 
 
-def test_a_full_disk_takes_the_snapshot_when_it_has_room_again() -> None:
+def test_a_full_disk_takes_the_snapshot_when_it_has_room_again(caplog: pytest.LogCaptureFixture) -> None:
     world = World(8, snapshot_after_bytes=1500, retention_bytes=1500, segment_bytes=1000).start()
     leader = world.leader()
     behind = next(member for member in world.up if member is not leader)
@@ -247,6 +247,7 @@ def test_a_full_disk_takes_the_snapshot_when_it_has_room_again() -> None:
     assert behind.quorum.log.failure is None
     behind.disk.capacity_bytes = 1 << 30
     assert len(world.settle()) == 60
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_follower_with_a_full_disk_goes_on_when_it_has_room_again() -> None:

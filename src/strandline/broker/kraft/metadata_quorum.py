@@ -404,6 +404,9 @@ class MetadataQuorum:
 
     def _take_snapshot(self, effect: SnapshotChunk | InstallSnapshot) -> None:
         if self._install is None or self._install.snapshot_id != effect.snapshot_id:
+            if isinstance(effect, InstallSnapshot):
+                # The core said so with the last chunk, which could not be written. It knows that by now.
+                return
             if self._install is not None:
                 self._install.abandon()
             self._install = SnapshotInstall(self._runtime, self.snapshots, effect.snapshot_id)
