@@ -245,6 +245,7 @@ class SimDisk:
 
     def wipe(self) -> None:
         """Another, empty disk in its place."""
+        self.capacity_bytes, self.used_bytes, self.full_share = CAPACITY_BYTES, 0, 0.0
         self.root = SimDirectory()
         self.locked.clear()
 

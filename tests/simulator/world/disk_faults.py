@@ -76,7 +76,7 @@ class DiskFaults:
         assert node is not None
         for topic in node.image.topics.values():
             for partition in topic.partitions:
-                if list(partition.replicas) == [target.node_id]:
+                if target.node_id in partition.replicas and set(partition.isr) <= {target.node_id}:
                     return False
         ends = [each.metadata.log.log_end_offset for each in nodes.values() if each is not None]
         return len(ends) == len(self._nemesis.cluster.nodes) and len(set(ends)) == 1

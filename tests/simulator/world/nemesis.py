@@ -51,6 +51,8 @@ class Nemesis:
         self.is_active = False
         self.on_disk_replaced: Callable[[SimNode], object] = lambda node: None
         self._unplugged: SimNode | None = None
+        self._is_disk_new = False
+        """Whether it has another disk, on which nothing is that it had flushed."""
         self._is_boot_due = False
         """Whether a machine whose disk failed is still to be booted, and to lose what it had not flushed."""
         self._kinds: dict[str, Callable[[SimNode], bool]] = {
@@ -97,12 +99,13 @@ class Nemesis:
             return
         if kind in UNPLUGS:
             self._unplugged = target
+            self._is_disk_new = kind == "replaced disk"
         self.faults[kind] += 1
         self.note(f"{kind}: {target.name}")
 
     def _is_spared(self, kind: str) -> bool:
         """After a machine lost what it had not flushed, spare all others until it is in sync again everywhere."""
-        if self.options.power_cuts_all or self._unplugged is None:
+        if self._unplugged is None or (self.options.power_cuts_all and not self._is_disk_new):
             return False
         if not self._is_boot_due and self.is_whole():
             self._unplugged = None
