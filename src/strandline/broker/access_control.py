@@ -12,18 +12,22 @@ from strandline.config.authorizer_settings import REPORT, AuthorizerSettings
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.acl.authorizer import Authorizer
+from strandline.security.acl.denial_log import DenialLog
 from strandline.security.principal import parse_principal
 
 ACCESS: Final = "access"
 
 
-def loaded_authorizer(settings: AuthorizerSettings, metadata: MetadataQuorum) -> Authorizer:
+def loaded_authorizer(
+    settings: AuthorizerSettings, metadata: MetadataQuorum, monotonic: Callable[[], float]
+) -> Authorizer:
     """Return the authorizer of these settings, which decides by the rules of the image from now on."""
     authorizer = Authorizer(
         super_users=frozenset(map(parse_principal, settings.super_user_names())),
         allows_everyone=settings.allow_everyone_if_no_acl_found,
     )
     authorizer.reports_only = settings.authorizer_mode == REPORT
+    authorizer.on_denied = DenialLog(authorizer, monotonic).on_denied
     metadata.subscribe(AccessRulesLoader(authorizer, lambda: metadata.image).on_metadata)
     return authorizer
 

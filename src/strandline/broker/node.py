@@ -208,7 +208,7 @@ class Node:
             return None
         from strandline.broker.access_control import loaded_authorizer
 
-        return loaded_authorizer(self.config, self.metadata)
+        return loaded_authorizer(self.config, self.metadata, self.runtime.monotonic)
 
     # Starting
 

@@ -29,6 +29,7 @@ from strandline.codec.produce import (
 )
 from strandline.codec.record_batch import HEADER_SIZE, Buffer, check_batch
 from strandline.errors import ErrorCode, InvalidRecords, NotLeader, RequestError, StrandlineError, error_code
+from strandline.handlers.access.data_access import writable
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 from strandline.handlers.support.transactional_produce import TransactionalProduce, Verdicts, are_open
@@ -64,6 +65,8 @@ def start(
     transaction: TransactionalProduce | None = None
     guard: VerificationGuard | None = None
     asks = False
+    if node.authorizer is not None:
+        request = request._replace(partitions=writable(node, connection, request, results))
     if request.transactional_id is not None:
         if are_open(node, request.partitions):
             guard = ONGOING

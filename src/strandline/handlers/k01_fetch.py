@@ -19,13 +19,17 @@ from strandline.codec.fetch import (
     FLEXIBLE_FROM,
     TOPIC_ID_FROM,
     FetchRequest,
+    PartitionData,
     encode_fetch_response,
     parse_fetch,
 )
-from strandline.errors import RequestError
+from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.access.client_guard import ClientGuard
+from strandline.handlers.access.data_access import guard_of, may_replicate
 from strandline.handlers.support import follower_fetch
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 from strandline.handlers.support.fetch_attempt import FetchAttempt
+from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSession
 from strandline.partition.follower_session import FollowerSession
 
@@ -40,9 +44,15 @@ def start(
 ) -> None:
     request = parse_fetch(view, at, version)
     flexible = version >= FLEXIBLE_FROM
+    guard: ClientGuard | None = None
+    if node.authorizer is not None:
+        guard = guard_of(node, connection, "Fetch")
+        if request.replica_id >= 0 and not may_replicate(guard):
+            connection.reply_now(correlation_id, flexible, _refused_follower(node, request, version))
+            return
     if len(request.partitions) > PARTITIONS_PER_TURN_MAX:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
-        node.runtime.call_soon(_start_long, node, connection, exchange, request, version)
+        node.runtime.call_soon(_start_long, node, connection, exchange, request, version, guard)
         return
     try:
         session, is_full = node.sessions.session_for(
@@ -56,11 +66,16 @@ def start(
         connection.reply_now(correlation_id, flexible, _refusal(version, error.code))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible)
-    _attempt(node, exchange, session, request, version, is_full=is_full).look()
+    _attempt(node, exchange, session, request, version, guard, is_full=is_full).look()
 
 
 def _start_long(
-    node: BrokerServices, connection: Connection, exchange: Exchange, request: FetchRequest, version: int
+    node: BrokerServices,
+    connection: Connection,
+    exchange: Exchange,
+    request: FetchRequest,
+    version: int,
+    guard: ClientGuard | None,
 ) -> None:
     if connection.closed:
         return
@@ -75,11 +90,22 @@ def _start_long(
         exchange.count_error(error.code)
         exchange.reply(_refusal(version, error.code))
         return
-    node.runtime.call_soon(_attempt(node, exchange, session, request, version, is_full=is_full).maybe_look)
+    node.runtime.call_soon(_attempt(node, exchange, session, request, version, guard, is_full=is_full).maybe_look)
 
 
 def _refusal(version: int, code: int) -> bytes:
     pieces, _ = encode_fetch_response([], version, session_id=0, error_code=code)
+    return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+
+def _refused_follower(node: BrokerServices, request: FetchRequest, version: int) -> bytes:
+    """Return the response to a client that fetches as a follower and may not: all its partitions are refused."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    node.count_error(API_KEY, code)
+    data: list[PartitionData[LogSlice]] = [
+        PartitionData(fetch[0], fetch[1], code, -1, -1, -1, None) for fetch in request.partitions
+    ]
+    pieces, _ = encode_fetch_response(data, version, session_id=0)
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
@@ -89,6 +115,7 @@ def _attempt(
     session: FetchSession,
     request: FetchRequest,
     version: int,
+    guard: ClientGuard | None,
     *,
     is_full: bool,
 ) -> FetchAttempt:
@@ -99,5 +126,6 @@ def _attempt(
     attempt.size_bytes_min = min(request.size_bytes_min, attempt.size_bytes_max)
     attempt.wait_ms = request.wait_ms_max
     attempt.isolation_level = request.isolation_level
+    attempt.guard = guard
     exchange.on_abandoned = attempt.abandon
     return attempt

@@ -1,8 +1,8 @@
 """Metadata (3), versions 0-13: brokers, and topics by name or (12+) by id.
 
 Honoured: all topics, some, none; `auto.create.topics.enable` and the request's flag; invalid names; authorized
-operations, which are all of them while there are no access rules. A topic that is created on the way is in the answer:
-it leaves when the topic is there, where Kafka sends the client round once more.
+operations; access rules, by which topics are refused, or left out of the list of all. A topic that is created on the
+way is in the answer: it leaves when the topic is there, where Kafka sends the client round once more.
 
 Every client asks again and again, so a topic is encoded once for each version of the API and kept with the topic until
 it changes; an answer is these bytes, joined.
@@ -30,6 +30,7 @@ from strandline.ids import ZERO_UUID
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA, is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.runtime.time_slicing import gradually
+from strandline.security.acl.kinds import Operation, ResourceType
 
 API_KEY = 3
 VERSIONS = (0, 13)
@@ -45,7 +46,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse
     answer = _Answer(context, request)
     topics, image = request.topics, context.node.image
     if topics is None or (context.api_version == 0 and not topics):
-        return answer.of(map(answer.topic, image.topics.values()))
+        return answer.of(map(answer.topic, filter(answer.shows, image.topics.values())))
     if context.api_version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in topics):
         # Versions 10 and 11 have room for an id, but a topic is asked for by name only.
         return answer.of(answer.error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in topics)
@@ -55,7 +56,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     if request.allow_auto_topic_creation and context.node.config.auto_create_topics_enable:
         missing = [name for name in names if name not in image.topics and name != CLUSTER_METADATA]
-        creatable = [name for name in missing if why_invalid(name) is None]
+        creatable = [name for name in missing if why_invalid(name) is None and answer.may_create(name)]
         if creatable:
             _create(context, answer, names, creatable)
             return None
@@ -78,14 +79,39 @@ class _Answer:
     def __init__(self, context: RequestContext, request: MetadataRequest) -> None:
         self._node = context.node
         self._image = context.node.image
+        self._guard = context.guard
         self._version = context.api_version
         self._with_cluster_operations = request.include_cluster_authorized_operations
         self._with_topic_operations = request.include_topic_authorized_operations
-        self._key = ("metadata", self._version, self._with_topic_operations)
+        self._key = ("metadata", self._version)
         self.refused: dict[str, int] = {}
         """Codes of topics that could not be created."""
 
+    def shows(self, topic: Topic) -> bool:
+        """Return whether the topic is in a list of all of them."""
+        return self._guard is None or self._guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+
+    def may_create(self, name: str) -> bool:
+        """Return whether the client may have a topic created by asking for it."""
+        guard = self._guard
+        if guard is None:
+            return True
+        if not guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return False
+        if guard.shows(Operation.CREATE, ResourceType.CLUSTER) or guard.allows(
+            Operation.CREATE, ResourceType.TOPIC, name
+        ):
+            return True
+        self.refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return False
+
+    def _may_describe(self, name: str) -> bool:
+        return self._guard is None or self._guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)
+
     def by_name(self, name: str) -> bytes:
+        if not self._may_describe(name):
+            # Whether there is such a topic is not told.
+            return self._error(MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
         topic = self._image.topics.get(name)
         if topic is not None:
             return self.topic(topic)
@@ -95,17 +121,27 @@ class _Answer:
 
     def by_id(self, topic_id: uuid.UUID) -> bytes:
         topic = self._image.topic_by_id(topic_id)
-        return self.error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) if topic is None else self.topic(topic)
+        if topic is None:
+            return self.error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+        if not self._may_describe(topic.name):
+            return self.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
+        return self.topic(topic)
 
     def error(self, code: int, name: str | None, topic_id: uuid.UUID = ZERO_UUID) -> bytes:
-        self._node.count_error(API_KEY, code)
         internal = name is not None and is_internal(name)
-        message = MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=internal)
+        return self._error(MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=internal))
+
+    def _error(self, message: MetadataResponseTopic) -> bytes:
+        self._node.count_error(API_KEY, message.error_code)
         return encode(message, self._version)
 
     def topic(self, topic: Topic) -> bytes:
         """Return the encoded topic, from its cache if neither it nor the brokers changed."""
-        kept = topic.answers.get(self._key)
+        operations = TOPIC_OPERATIONS if self._with_topic_operations else OPERATIONS_NOT_ASKED
+        if self._guard is not None and self._with_topic_operations:
+            operations = self._guard.operations(ResourceType.TOPIC, topic.name)
+        key = (*self._key, operations)
+        kept = topic.answers.get(key)
         if kept is not None and kept[0] == self._image.brokers_version:
             encoded: bytes = kept[1]
             return encoded
@@ -114,10 +150,10 @@ class _Answer:
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
             partitions=[_partition(self._image, index, each) for index, each in enumerate(topic.partitions)],
-            topic_authorized_operations=TOPIC_OPERATIONS if self._with_topic_operations else OPERATIONS_NOT_ASKED,
+            topic_authorized_operations=operations,
         )
         encoded = encode(message, self._version)
-        topic.answers[self._key] = (self._image.brokers_version, encoded)
+        topic.answers[key] = (self._image.brokers_version, encoded)
         return encoded
 
     def of(self, topics: Iterable[bytes]) -> EncodedResponse:
@@ -137,10 +173,17 @@ class _Answer:
             brokers=brokers,
             cluster_id=self._node.cluster_id,
             controller_id=self._node.node_id,
-            cluster_authorized_operations=(
-                CLUSTER_OPERATIONS if self._with_cluster_operations else OPERATIONS_NOT_ASKED
-            ),
+            cluster_authorized_operations=self._cluster_operations(),
         )
+
+    def _cluster_operations(self) -> int:
+        if not self._with_cluster_operations:
+            return OPERATIONS_NOT_ASKED
+        if self._guard is None:
+            return CLUSTER_OPERATIONS
+        if not self._guard.shows(Operation.DESCRIBE, ResourceType.CLUSTER):
+            return 0
+        return self._guard.operations(ResourceType.CLUSTER)
 
 
 def partition_state(image: ClusterImage, partition: PartitionImage) -> tuple[int, list[int]]:

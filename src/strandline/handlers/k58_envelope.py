@@ -21,6 +21,7 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, MalformedMessage, PeerError, RequestError
+from strandline.handlers.access.serving import serve
 from strandline.handlers.support.context import ApiRange, EncodedResponse, Metadata, RequestContext
 from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
@@ -69,7 +70,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
         session=session,
     )
     try:
-        response = wrapped.route.load().handle(inner, wrapped.request)
+        response = serve(inner, wrapped.route, wrapped.request)
     except PeerError as error:
         return EnvelopeResponse(error_code=int(error.code))
     if response is not None:

@@ -7,13 +7,17 @@ serve the protocol (`group.coordinator.rebalance.protocols`). Throttle time is a
 
 from __future__ import annotations
 
+from functools import partial
+
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from strandline.coordinators.groups.events import ConsumerHeartbeat
 from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.errors import ErrorCode
+from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.support.context import RequestContext
 from strandline.quorum.image.cluster_image import GROUP_VERSION
+from strandline.security.acl.kinds import Operation, ResourceType
 
 API_KEY = 68
 VERSIONS = (0, 1)
@@ -32,10 +36,15 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> C
             client_id=context.client_id or "",
             # Kafka's tools know a host in the form that Java gives to an address.
             client_host=f"/{context.client_host}",
+            may_describe=None if context.guard is None else partial(_may_describe, context.guard),
         ),
     )
     response: ConsumerGroupHeartbeatResponse | None = pending.collect()
     return response
+
+
+def _may_describe(guard: ClientGuard, topic: str) -> bool:
+    return guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
 
 def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:

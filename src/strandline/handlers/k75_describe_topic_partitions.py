@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0: topics page by page, so that no answer grows without end.
 
 Honoured: some topics or all (an empty list), sorted by name; a cursor; the request's limit of partitions in an answer
-and `max.request.partition.size.limit`; authorized operations, which are all of them while there are no access rules.
+and `max.request.partition.size.limit`; authorized operations and access rules.
 A cursor that names no topic of the list, or a partition below 0, is INVALID_REQUEST for each topic.
 """
 
@@ -19,11 +19,12 @@ from strandline.codec.messages.describe_topic_partitions_response import (
 )
 from strandline.errors import ErrorCode
 from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
-from strandline.handlers.support.context import BrokerServices, EncodedResponse, RequestContext
+from strandline.handlers.support.context import EncodedResponse, RequestContext
 from strandline.handlers.support.response_parts import joined
 from strandline.quorum.controller.topic_names import is_internal, why_invalid
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
 from strandline.runtime.time_slicing import gradually
+from strandline.security.acl.kinds import Operation, ResourceType
 
 API_KEY = 75
 VERSIONS = (0, 0)
@@ -33,18 +34,17 @@ _OPERATIONS_SIZE = 4
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse | None:
-    image = context.node.image
     cursor_topic, cursor_partition = ("", 0)
     if request.cursor is not None:
         cursor_topic, cursor_partition = request.cursor.topic_name, request.cursor.partition_index
-    names = {topic.name for topic in request.topics} or image.topics.keys()
+    names = {topic.name for topic in request.topics} or _shown(context)
     ordered = sorted(name for name in names if name >= cursor_topic)
     if cursor_partition < 0 or (request.cursor is not None and request.topics and cursor_topic not in ordered):
         return DescribeTopicPartitionsResponse(
             topics=[_error(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
         )
     limit = min(context.node.config.max_request_partition_size_limit, request.response_partition_limit)
-    page = _Page(context.node, first_partition={cursor_topic: cursor_partition})
+    page = _Page(context, first_partition={cursor_topic: cursor_partition})
 
     def on_done(_: list[None]) -> None:
         context.reply(page.response())
@@ -56,9 +56,10 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
 class _Page:
     """One page: as many partitions as may be, from the first topic on, and where the next page begins."""
 
-    def __init__(self, node: BrokerServices, *, first_partition: dict[str, int]) -> None:
-        self._node = node
-        self._image = node.image
+    def __init__(self, context: RequestContext, *, first_partition: dict[str, int]) -> None:
+        self._node = context.node
+        self._image = context.node.image
+        self._guard = context.guard
         self._first_partition = first_partition
         self._topics: list[bytes] = []
         self._next: Cursor | None = None
@@ -70,6 +71,12 @@ class _Page:
             if left == 0:
                 self._next = Cursor(topic_name=name, partition_index=0)
                 return
+            if self._guard is not None and not self._guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                self._node.count_error(API_KEY, code)
+                self._add(DescribeTopicPartitionsResponseTopic(name=name, error_code=code), [])
+                yield
+                continue
             topic = self._image.topics.get(name)
             if topic is None:
                 invalid = why_invalid(name) is not None
@@ -84,11 +91,14 @@ class _Page:
             for index in range(first, end):
                 partitions.append(encode(_partition(self._image, index, topic.partitions[index]), VERSIONS[1]))
                 yield
-            self._add(_described(topic), partitions)
+            self._add(_described(topic, self._operations(name)), partitions)
             if end < len(topic.partitions):
                 self._next = Cursor(topic_name=name, partition_index=end)
                 return
             left -= len(partitions)
+
+    def _operations(self, name: str) -> int:
+        return TOPIC_OPERATIONS if self._guard is None else self._guard.operations(ResourceType.TOPIC, name)
 
     def _add(self, topic: DescribeTopicPartitionsResponseTopic, partitions: list[bytes]) -> None:
         self._topics.append(joined(topic, VERSIONS[1], partitions, tail_size=_OPERATIONS_SIZE))
@@ -100,12 +110,17 @@ class _Page:
         return EncodedResponse(joined(around, VERSIONS[1], self._topics, tail_size=tail_size))
 
 
-def _described(topic: Topic) -> DescribeTopicPartitionsResponseTopic:
+def _shown(context: RequestContext) -> list[str]:
+    guard, names = context.guard, context.node.image.topics
+    return [name for name in names if guard is None or guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, name)]
+
+
+def _described(topic: Topic, operations: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

@@ -31,6 +31,8 @@ PORT = 9093
 class Member:
     """One machine, and the member of the quorum that lives on it now, if one does."""
 
+    authorizer = None
+
     def __init__(self, world: World, node_id: int, settings: dict[str, Any]) -> None:
         self.world = world
         self.node_id = node_id

@@ -73,6 +73,8 @@ class MetadataOfMember:
 class Member:
     """One node, with the broker's and the controller's role."""
 
+    authorizer = None
+
     def __init__(self, cluster: SmallCluster, node_id: int, **settings: str) -> None:
         self.cluster = cluster
         self.node_id = node_id

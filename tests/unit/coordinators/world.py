@@ -142,6 +142,8 @@ class OffsetsInMemory:
 class World:
     """One node as the group handlers see it."""
 
+    authorizer = None
+
     def __init__(self, *, partition_count: int = 3, **config: int) -> None:
         self.clock = TurnedClock()
         self.offsets_topic = OffsetsInMemory(partition_count)
@@ -196,6 +198,7 @@ class Asked:
         self.response_class = response_class
         self.client_id: str | None = "client"
         self.client_host = "127.0.0.1"
+        self.guard = None
         self.replies: list[Any] = []
         self.on_reply: Callable[[], object] | None = None
 

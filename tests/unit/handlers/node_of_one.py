@@ -31,6 +31,7 @@ from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.security.acl.authorizer import Authorizer
+from strandline.security.principal import ANONYMOUS_SESSION, Session
 
 Done = Callable[[BaseException | None], object]
 
@@ -207,6 +208,9 @@ class Context:
     replies: list[Any] = field(default_factory=list)
     client_software: tuple[str, str] | None = None
     is_at_controller: bool = False
+    guard: Any = None
+    amend: Any = None
+    session: Session = ANONYMOUS_SESSION
     connection: OwnLink = OWN_LINK
     """What heartbeats come by: it lives as long as the node."""
 

@@ -44,14 +44,21 @@ log = logging.getLogger("strandline.groups")
 
 def groups_of_node(environment: Environment, services: BrokerServices) -> GroupDriver:
     """The groups of a real node."""
-    config = group_config(environment.config(), overrides=partial(overrides_of_group, environment.image))
+    config = group_config(
+        environment.config(),
+        overrides=partial(overrides_of_group, environment.image),
+        has_access_rules=services.authorizer is not None,
+    )
     return GroupDriver(
         environment.runtime, config, OffsetsTopicOfNode(environment, services), TopicsOfNode(environment.image)
     )
 
 
-def group_config(settings: GroupSettings, *, overrides: Overrides = no_overrides) -> GroupConfig:
+def group_config(
+    settings: GroupSettings, *, overrides: Overrides = no_overrides, has_access_rules: bool = False
+) -> GroupConfig:
     return GroupConfig(
+        has_access_rules=has_access_rules,
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
@@ -115,7 +122,9 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
 
     def configure(self, settings: GroupSettings) -> None:
         """Obey the settings of the node as they are now."""
-        self._config = group_config(settings, overrides=self._config.overrides)
+        self._config = group_config(
+            settings, overrides=self._config.overrides, has_access_rules=self._config.has_access_rules
+        )
         for hosted in self._hosted.values():
             hosted.shard.config = self._config
 

@@ -158,6 +158,10 @@ class Connection:
         """Name and version of the client's library, once it has told them."""
 
     @property
+    def peer_host(self) -> str:
+        return self.transport.peer_host
+
+    @property
     def inbox_size(self) -> int:
         """Bytes that came and are not dealt with."""
         return 0 if self.inbox is None else len(self.inbox) - self.inbox_at

@@ -5,7 +5,7 @@ cimport cython
 from strandline.broker.network.connection cimport Exchange
 
 cdef class RequestContext:
-    cdef public object node, route, client_id, client_host
+    cdef public object node, route, client_id, client_host, guard, amend
     cdef Exchange _exchange
     cdef public int api_version
 

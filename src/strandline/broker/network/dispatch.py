@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.network.connection import Connection, Exchange
 from strandline.broker.network.connection_limits import ConnectionLimits
@@ -19,12 +19,16 @@ from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError
+from strandline.handlers.access.serving import serve
 from strandline.handlers.support.context import BrokerServices, EncodedResponse
 from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
 from strandline.observability.request_meter import RequestMeter
 from strandline.observability.response_errors import count_errors
 from strandline.security.principal import Session
+
+if TYPE_CHECKING:
+    from strandline.handlers.access.client_guard import ClientGuard
 
 API_VERSIONS: Final = 18
 REQUEST_HEADER: Final = Struct(">hhih")
@@ -44,7 +48,7 @@ log = logging.getLogger("strandline.broker")
 class RequestContext:
     """One request of the compiled messages, until it is answered."""
 
-    __slots__ = ("_exchange", "api_version", "client_host", "client_id", "node", "route")
+    __slots__ = ("_exchange", "amend", "api_version", "client_host", "client_id", "guard", "node", "route")
 
     def __init__(
         self,
@@ -61,6 +65,8 @@ class RequestContext:
         self.api_version = api_version
         self.client_id = client_id
         self.client_host = client_host
+        self.guard: ClientGuard | None = None
+        self.amend: Callable[[Any], Any] | None = None
 
     @property
     def exchange(self) -> Exchange:
@@ -94,6 +100,8 @@ class RequestContext:
         self._exchange.connection.software = self._exchange.connection.dispatcher.one_software(name, version)
 
     def reply(self, response: Any) -> None:
+        if self.amend is not None:
+            response, self.amend = self.amend(response), None
         if type(response) is EncodedResponse:
             self._exchange.reply(response.body)
             return
@@ -208,7 +216,7 @@ class Dispatcher:
             self.forward(context, request, header + view)
         elif self.forward is None and route.for_active and not self.is_active():
             self._refuse_inactive(context, request)
-        elif (response := handler.handle(context, request)) is not None:
+        elif (response := serve(context, route, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id

@@ -6,6 +6,7 @@ below the high watermark of the partition, because a crash or an election could 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
@@ -165,6 +166,8 @@ class ConsumerHeartbeat:
     api_version: int
     client_id: str
     client_host: str
+    may_describe: Callable[[str], bool] | None = None
+    """Which topics the member may see; None where there are no access rules."""
 
 
 @dataclass(frozen=True, slots=True)

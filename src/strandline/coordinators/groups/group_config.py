@@ -68,6 +68,8 @@ class GroupConfig:
     pending_members_max: int = 100_000
     """Member ids that one shard has returned (MEMBER_ID_REQUIRED) and that no member has joined with yet."""
 
+    has_access_rules: bool = False
+    """Whether an authorizer decides which topics a member may see."""
     is_consumer_protocol_enabled: bool = "consumer" in _DEFAULTS.group_coordinator_rebalance_protocols
     consumer: ConsumerSettings = ConsumerSettings()
     consumer_min: ConsumerSettings = ConsumerSettings(

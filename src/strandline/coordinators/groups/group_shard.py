@@ -140,6 +140,7 @@ class GroupShard:
             case FetchOffsets():
                 self._fetch(event, step)
             case ConsumerHeartbeat():
+                step.may_describe = event.may_describe
                 self._consumer_heartbeat(event, step)
             case DescribeConsumerGroup(group_id=group_id):
                 consumer_describe.describe(self.groups.get(group_id), event, step)

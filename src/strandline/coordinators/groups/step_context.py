@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from strandline.coordinators.groups.classic.classic_group import ClassicGroupMember
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerMember
 from strandline.coordinators.groups.events import (
@@ -26,13 +28,15 @@ from strandline.coordinators.groups.topics import Topics
 class StepContext:
     """Time, settings and topics of one step of a `GroupShard`, and the effects gathered so far."""
 
-    __slots__ = ("config", "effects", "history", "now_ms", "topics")
+    __slots__ = ("config", "effects", "history", "may_describe", "now_ms", "topics")
 
     def __init__(self, now_ms: int, config: GroupConfig, topics: Topics, history: GroupHistory) -> None:
         self.now_ms = now_ms
         self.config = config
         self.topics = topics
         self.history = history
+        self.may_describe: Callable[[str], bool] | None = None
+        """Which topics the client of this step may see, where access rules decide; None if no client takes it."""
         self.effects: list[Effect] = []
 
     def append(self, *records: CoordinatorRecord) -> None:

@@ -25,6 +25,7 @@ from strandline.runtime.runtime import Runtime
 from strandline.security.principal import Session
 
 if TYPE_CHECKING:
+    from strandline.handlers.access.client_guard import ClientGuard
     from strandline.handlers.support.services import (
         Cleaner,
         GroupCoordinator,
@@ -192,8 +193,12 @@ class Exchange(Protocol):
 
 class Connection(Protocol):
     closed: bool
+    session: Session
     number: int
     """Greater than that of every connection that was accepted before."""
+
+    @property
+    def peer_host(self) -> str: ...
 
     def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
     def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...
@@ -209,6 +214,10 @@ class RequestContext(Protocol):
     api_version: int
     client_id: str | None
     client_host: str
+    guard: ClientGuard | None
+    """The rights of the client; None if everything is allowed."""
+    amend: Callable[[Any], Any] | None
+    """Changes the response before it is sent, by the rights of the client."""
 
     @property
     def routes(self) -> Mapping[int, ApiRange]:

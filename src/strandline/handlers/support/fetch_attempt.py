@@ -14,6 +14,8 @@ from typing import ClassVar, Final
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
+from strandline.handlers.access.client_guard import ClientGuard
+from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.support.context import BrokerServices, Exchange
 from strandline.log.segment.aborted_transactions import aborted_in, aborted_segments
@@ -46,6 +48,7 @@ class FetchAttempt:
         "_leader_ids",
         "_timer",
         "exchange",
+        "guard",
         "is_full",
         "isolation_level",
         "node",
@@ -64,6 +67,7 @@ class FetchAttempt:
         self.session = session
         self.version = version
         self.is_full = is_full
+        self.guard: ClientGuard | None = None
         self.size_bytes_min = 0
         self.size_bytes_max = 0
         self.isolation_level = 0
@@ -135,6 +139,8 @@ class FetchAttempt:
 
     def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
         topic, index = entry.key
+        if self.guard is not None and not may_read(self.guard, self.node, topic):
+            return self._refuse(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = entry.partition or self._find(entry)
         if isinstance(partition, int):
             return self._refuse(entry, partition)

@@ -6,10 +6,13 @@ The same handler serves it, and its response goes to `on_reply` as a message.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from strandline.handlers.support.context import ApiRange, BrokerServices, Connection
 from strandline.security.principal import ANONYMOUS_SESSION, Session
+
+if TYPE_CHECKING:
+    from strandline.handlers.access.client_guard import ClientGuard
 
 
 class LocalContext:
@@ -30,6 +33,8 @@ class LocalContext:
         self.client_id = client_id
         self.client_host = client_host
         self.session = session
+        self.guard: ClientGuard | None = None
+        self.amend: Callable[[Any], Any] | None = None
         self.client_port = 0
         self.client_software: tuple[str, str] | None = None
         self.is_at_controller = True
@@ -46,4 +51,4 @@ class LocalContext:
     def reply(self, response: Any) -> None:
         assert not self._is_answered, "a request is answered once"
         self._is_answered = True
-        self._on_reply(response)
+        self._on_reply(response if self.amend is None else self.amend(response))

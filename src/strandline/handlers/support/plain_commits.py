@@ -23,6 +23,7 @@ from strandline.codec.messages.offset_commit_response import OffsetCommitRespons
 from strandline.coordinators.offsets.offsets import refuse_commit
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
+from strandline.handlers.access.data_access import guard_of, may_commit
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 
 FLEXIBLE_FROM: Final = 8
@@ -60,6 +61,8 @@ def start(
     topic = node.image.topic_by_name(plain.topic)
     if topic is None or topic.id is not plain.topic_id:
         # The topic was deleted, or another one has its name.
+        return False
+    if node.authorizer is not None and not may_commit(guard_of(node, connection, "OffsetCommit"), plain):
         return False
     waiting = PlainWait(plain)
     if not groups.commit_plain(plain, fields[0], fields[1] if version >= LEADER_EPOCH_FROM else -1, waiting):

@@ -15,7 +15,7 @@ resource is kept as a field of operations: the next decision about it is one loo
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -49,6 +49,13 @@ _SOME_NAME: Final = "hardcode"
 """The name that Kafka tries to find out whether a client has a right on any resource: a super user has."""
 
 
+OnDenied = Callable[[Principal, str, Operation, ResourceType, str, str], object]
+
+
+def _ignore(*denial: object) -> None:
+    """Do nothing with a denial."""
+
+
 class Decision(NamedTuple):
     """Whether an operation is allowed, and why."""
 
@@ -67,6 +74,8 @@ class Authorizer:
         self.allows_everyone = allows_everyone
         self.reports_only = False
         """Whether a denial is logged and the request is served (`authorizer.mode=report`)."""
+        self.on_denied: OnDenied = _ignore
+        """Called with the client, what it was denied, and the API that it called."""
         self.version = 0
         self._by_id: dict[UUID, Acl] = {}
         self._indexes: dict[tuple[str, str], ResourceIndex[Acl]] = {}

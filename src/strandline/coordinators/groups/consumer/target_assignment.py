@@ -36,7 +36,7 @@ def on_topics_changed(group: ConsumerGroup, names: frozenset[str]) -> None:
 def move_epoch(group: ConsumerGroup, step: StepContext, *, must_move: bool) -> list[CoordinatorRecord]:
     """Look at the topics of the group; a new group epoch if they are not the same, or if it must be."""
     records = resolve_patterns(group, step)
-    group.metadata_may_have_changed = False
+    group.metadata_may_have_changed = _waits_for_member(group, step)
     changed_topics, group.changed_topics = group.changed_topics, frozenset()
     new_hash = metadata_hash(step.topics, group.subscribed_topic_names)
     if not must_move:
@@ -57,6 +57,9 @@ def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Coordinato
     """Match the patterns of the members against the topics, and forget unused patterns."""
     if not group.uses_patterns and not group.regexes:
         return []
+    if _waits_for_member(group, step):
+        group.patterns_are_resolved = False
+        return []
     used = dict.fromkeys(
         member.subscribed_topic_regex for member in group.members.values() if member.subscribed_topic_regex
     )
@@ -65,7 +68,14 @@ def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Coordinato
         del group.regexes[pattern]
     # Only a pattern that is new has to be held against every topic, and all of them when the group was just loaded.
     looked_at = group.changed_topics if group.patterns_are_resolved else None
-    changed = regex_subscriptions.resolve(used, step.topics, group.regexes, now_ms=step.now_ms, changed=looked_at)
+    changed = regex_subscriptions.resolve(
+        used,
+        step.topics,
+        group.regexes,
+        now_ms=step.now_ms,
+        changed=looked_at,
+        may_describe=step.may_describe,
+    )
     group.patterns_are_resolved = True
     group.regexes.update(changed)
     if unused or changed:
@@ -74,6 +84,11 @@ def resolve_patterns(group: ConsumerGroup, step: StepContext) -> list[Coordinato
         *(regex_subscriptions.regex_tombstone(group.group_id, pattern) for pattern in unused),
         *(regex_subscriptions.regex_record(group.group_id, pattern, resolved) for pattern, resolved in changed.items()),
     ]
+
+
+def _waits_for_member(group: ConsumerGroup, step: StepContext) -> bool:
+    """Return whether patterns wait for the next heartbeat, because they match what that member may see."""
+    return group.uses_patterns and step.config.has_access_rules and step.may_describe is None
 
 
 def maybe_assign(group: ConsumerGroup, step: StepContext) -> list[CoordinatorRecord]:

@@ -1,0 +1,353 @@
+"""The rights that requests about groups and transactions need, where several resources decide."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from strandline.errors import ErrorCode
+from strandline.handlers.access.checks import (
+    REFUSALS,
+    AccessOutcome,
+    CheckedRequest,
+    element_class,
+    reduced,
+    refuse,
+    refused,
+    with_error,
+)
+from strandline.handlers.access.topic_checks import topic_name
+from strandline.security.acl.kinds import Operation, ResourceType
+
+COORDINATORS_FROM: Final = 4
+"""From this version on FindCoordinator asks for several coordinators."""
+KEY_KINDS: Final = {0: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID, 2: ResourceType.CLUSTER}
+GROUPS_FROM: Final = 8
+"""From this version on OffsetFetch asks for several groups."""
+TOP_ERROR_FROM: Final = 2
+VERIFIED_FROM: Final = 4
+"""From this version on AddPartitionsToTxn is a request of brokers."""
+
+
+def find_coordinator(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check FindCoordinator: DESCRIBE on each group or transactional id, CLUSTER_ACTION for share groups."""
+    request = asked.request
+    kind = KEY_KINDS.get(request.key_type)
+    if kind is None:
+        return None
+    if asked.version < COORDINATORS_FROM:
+        if _may_find(asked, kind, request.key):
+            return None
+        outcome = refused(asked, kind)
+        outcome.answer.node_id = outcome.answer.port = -1
+        return outcome
+    struct = element_class(request, "coordinators")
+    kept = [key for key in request.coordinator_keys if _may_find(asked, kind, key)]
+    refusals = [
+        with_error(struct(key=key, node_id=-1, port=-1), REFUSALS[kind], asked.version)
+        for key in request.coordinator_keys
+        if key not in kept
+    ]
+    if not refusals:
+        return None
+    request.coordinator_keys = kept
+    return reduced(asked, "coordinators", refusals, is_empty=not kept)
+
+
+def _may_find(asked: CheckedRequest, kind: ResourceType, key: str) -> bool:
+    if kind is ResourceType.CLUSTER:
+        return asked.guard.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    return asked.guard.allows(Operation.DESCRIBE, kind, key)
+
+
+def commits(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check what commits offsets: READ on each topic. The checks of group and transaction come before."""
+    return _each_topic(asked, Operation.READ)
+
+
+def _each_topic(asked: CheckedRequest, operation: Operation) -> AccessOutcome | None:
+    kept, refusals = [], []
+    struct = element_class(asked.request, "topics")
+    for topic in asked.request.topics:
+        name = topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
+        if name is None or asked.guard.allows(operation, ResourceType.TOPIC, name):
+            kept.append(topic)
+        else:
+            refusals.append(refuse(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
+    if not refusals:
+        return None
+    asked.request.topics = kept
+    return reduced(asked, "topics", refusals, is_empty=not kept)
+
+
+def everywhere(operation: Operation, kind: ResourceType, name: str) -> Any:
+    """Return the check of a request whose every partition is refused if the resource in the field `name` is."""
+
+    def check(asked: CheckedRequest) -> AccessOutcome | None:
+        if asked.guard.allows(operation, kind, getattr(asked.request, name)):
+            return None
+        struct = element_class(asked.request, "topics")
+        refusals = [refuse(struct, topic, REFUSALS[kind], asked.version) for topic in asked.request.topics]
+        return reduced(asked, "topics", refusals, is_empty=True)
+
+    return check
+
+
+def offset_fetch(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check OffsetFetch: DESCRIBE on each group and topic. A group that asks for all topics gets those it may see."""
+    if asked.version < GROUPS_FROM:
+        return _offset_fetch_of_one(asked)
+    struct = element_class(asked.request, "groups")
+    topic_struct = next(field.struct for field in struct.FIELDS if field.name == "topics")
+    kept, refusals, by_group = [], [], {}
+    for group in asked.request.groups:
+        if not asked.guard.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            refusals.append(struct(group_id=group.group_id, error_code=code))
+            continue
+        kept.append(group)
+        by_group[group.group_id] = _hidden_topics(asked, group, topic_struct)
+    asked.request.groups = kept
+
+    def amend(response: Any) -> Any:
+        for group in response.groups:
+            if not group.error_code and group.group_id in by_group:
+                _amend_topics(asked, group, by_group[group.group_id])
+        response.groups.extend(refusals)
+        return response
+
+    if not kept:
+        return reduced(asked, "groups", refusals, is_empty=True)
+    return AccessOutcome(asked.request, amend=amend)
+
+
+def _offset_fetch_of_one(asked: CheckedRequest) -> AccessOutcome | None:
+    request = asked.request
+    topic_struct = element_class(request, "topics")
+    if not asked.guard.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refusals = [_no_offset(topic_struct, topic, code, asked.version) for topic in request.topics or ()]
+        outcome = reduced(asked, "topics", refusals, is_empty=True)
+        if asked.version >= TOP_ERROR_FROM:
+            outcome.answer.error_code = int(code)
+        return outcome
+    hidden = _hidden_topics(asked, request, topic_struct)
+
+    def amend(response: Any) -> Any:
+        if not response.error_code:
+            _amend_topics(asked, response, hidden)
+        return response
+
+    return AccessOutcome(request, amend=amend)
+
+
+def _hidden_topics(asked: CheckedRequest, group: Any, struct: Any) -> list[Any] | None:
+    """Take the named topics that the client may not see out of the request, and return their refusals.
+
+    None if all topics are asked for.
+    """
+    if group.topics is None:
+        return None
+    kept, refusals = [], []
+    for topic in group.topics:
+        name = topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
+        if name is None or asked.guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            kept.append(topic)
+        else:
+            refusals.append(_no_offset(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
+    group.topics = kept
+    return refusals
+
+
+def _no_offset(struct: Any, topic: Any, code: ErrorCode, version: int) -> Any:
+    made = refuse(struct, topic, code, version)
+    for partition in made.partitions:
+        partition.committed_offset = partition.committed_leader_epoch = -1
+        partition.metadata = ""
+    return made
+
+
+def _amend_topics(asked: CheckedRequest, group: Any, refusals: list[Any] | None) -> None:
+    if refusals is None:
+        group.topics = [
+            topic
+            for topic in group.topics
+            if asked.guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic_name(asked, topic) or "")
+        ]
+    else:
+        group.topics.extend(refusals)
+
+
+def init_producer_id(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check InitProducerId: WRITE on the transactional id; without one, the right to write to some topic."""
+    guard, request = asked.guard, asked.request
+    if request.transactional_id is None:
+        if guard.shows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER) or guard.allows_any(
+            Operation.WRITE, ResourceType.TOPIC
+        ):
+            return None
+        return refused(asked, ResourceType.CLUSTER)
+    needed = [Operation.WRITE, *([Operation.TWO_PHASE_COMMIT] if request.enable2_pc else [])]
+    if all(guard.allows(each, ResourceType.TRANSACTIONAL_ID, request.transactional_id) for each in needed):
+        return None
+    return refused(asked, ResourceType.TRANSACTIONAL_ID)
+
+
+def add_partitions(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check AddPartitionsToTxn: CLUSTER_ACTION for brokers (4+), else WRITE on the transactional id and every topic.
+
+    If one topic is refused, nothing is added.
+    """
+    guard, request = asked.guard, asked.request
+    if asked.version >= VERIFIED_FROM:
+        is_allowed = guard.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return None if is_allowed else refused(asked, ResourceType.CLUSTER)
+    topics = request.v3_and_below_topics
+    if not guard.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.v3_and_below_transactional_id):
+        codes = dict.fromkeys((topic.name for topic in topics), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    else:
+        codes = {
+            topic.name: ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            for topic in topics
+            if not guard.allows(Operation.WRITE, ResourceType.TOPIC, topic.name)
+        }
+    if not codes:
+        return None
+    struct = element_class(request, "results_by_topic_v3_and_below")
+    part_struct = next(field.struct for field in struct.FIELDS if field.name == "results_by_partition")
+    refusals = [
+        struct(
+            name=topic.name,
+            results_by_partition=[
+                part_struct(
+                    partition_index=index,
+                    partition_error_code=int(codes.get(topic.name, ErrorCode.OPERATION_NOT_ATTEMPTED)),
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+    return reduced(asked, "results_by_topic_v3_and_below", refusals, is_empty=True)
+
+
+def markers(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check WriteTxnMarkers: CLUSTER_ACTION, or ALTER on the cluster for tools that end a transaction."""
+    guard = asked.guard
+    if guard.shows(Operation.ALTER, ResourceType.CLUSTER) or guard.allows(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER
+    ):
+        return None
+    struct = element_class(asked.request, "markers")
+    topic_struct = next(field.struct for field in struct.FIELDS if field.name == "topics")
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    refusals = [
+        struct(
+            producer_id=marker.producer_id,
+            topics=[refuse(topic_struct, topic, code, asked.version) for topic in marker.topics],
+        )
+        for marker in asked.request.markers
+    ]
+    return reduced(asked, "markers", refusals, is_empty=True)
+
+
+def describe_transactions(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check DescribeTransactions: DESCRIBE on each transactional id; its topics are those that the client may see."""
+    guard, request = asked.guard, asked.request
+    struct = element_class(request, "transaction_states")
+    code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    ids = request.transactional_ids
+    kept = [each for each in ids if guard.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)]
+    refusals = [struct(transactional_id=each, error_code=code) for each in ids if each not in kept]
+    request.transactional_ids = kept
+
+    def amend(response: Any) -> Any:
+        for state in response.transaction_states:
+            state.topics = [
+                topic for topic in state.topics if guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
+            ]
+        response.transaction_states.extend(refusals)
+        return response
+
+    if not kept:
+        return reduced(asked, "transaction_states", refusals, is_empty=True)
+    return AccessOutcome(request, amend=amend)
+
+
+def subscription(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check ConsumerGroupHeartbeat: DESCRIBE on every topic that it subscribes to by name."""
+    guard = asked.guard
+    for name in asked.request.subscribed_topic_names or ():
+        if not guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return refused(asked, ResourceType.TOPIC)
+    return None
+
+
+def described_groups(items: str) -> Any:
+    """Return the check of requests that describe groups: DESCRIBE on each. Operations are those of the client."""
+
+    def check(asked: CheckedRequest) -> AccessOutcome | None:
+        guard, request = asked.guard, asked.request
+        struct = element_class(request, "groups")
+        kind, code = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
+        ids = getattr(request, items)
+        kept = [group_id for group_id in ids if guard.allows(Operation.DESCRIBE, kind, group_id)]
+        refusals = [
+            with_error(struct(group_id=group_id), code, asked.version) for group_id in ids if group_id not in kept
+        ]
+        setattr(request, items, kept)
+
+        def amend(response: Any) -> Any:
+            for group in response.groups:
+                if not group.error_code:
+                    _amend_group(asked, group)
+            response.groups.extend(refusals)
+            return response
+
+        if not kept:
+            return reduced(asked, "groups", refusals, is_empty=True)
+        return AccessOutcome(request, amend=amend)
+
+    return check
+
+
+def _amend_group(asked: CheckedRequest, group: Any) -> None:
+    guard = asked.guard
+    if asked.request.include_authorized_operations:
+        group.authorized_operations = guard.operations(ResourceType.GROUP, group.group_id)
+    assigned = {
+        part.topic_name
+        for member in group.members
+        for assignment in (getattr(member, "assignment", None), getattr(member, "target_assignment", None))
+        if assignment is not None
+        for part in assignment.topic_partitions
+    }
+    if not all(guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in assigned):
+        group.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        group.error_message = "The group has described topic(s) that the client is not authorized to describe."
+        group.members = []
+
+
+def group_lag(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check GroupLag: groups and topics that the client may not see are left out."""
+    guard, request = asked.guard, asked.request
+    request.group_ids = [
+        group_id for group_id in request.group_ids if guard.allows(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+    ]
+
+    def amend(response: Any) -> Any:
+        for group in response.groups:
+            group.positions = [
+                each for each in group.positions if guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, each.topic)
+            ]
+        return response
+
+    return AccessOutcome(request, amend=amend) if request.group_ids else reduced(asked, "groups", [], is_empty=True)
+
+
+def commit_batch(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check CommitBatch: WRITE on the sink and on every transaction of the batch, as transactional ids."""
+    request, kind = asked.request, ResourceType.TRANSACTIONAL_ID
+    ids = [request.sink_id, *(each.transactional_id for each in request.transactions)]
+    if all(asked.guard.allows(Operation.WRITE, kind, each) for each in ids):
+        return None
+    return refused(asked, kind)

@@ -1,0 +1,36 @@
+"""The way from a decoded request to its handler, for requests of clients and of other brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from strandline.codec.message import Message
+from strandline.errors import ErrorCode, RequestError
+
+if TYPE_CHECKING:
+    from strandline.handlers.support.context import RequestContext
+
+
+class Served(Protocol):
+    """A row of the table of routes."""
+
+    api_key: int
+    name: str
+
+    def load(self) -> Any: ...
+
+
+def serve(context: RequestContext, route: Served, request: Message) -> Any:
+    """Have the handler answer what the client may ask for, and refuse the rest. Return None if it answers later."""
+    if context.node.authorizer is not None:
+        # Loaded late, because a node without access rules does not need it.
+        from strandline.handlers.access.authorization import authorize
+
+        outcome = authorize(context, route.api_key, route.name, request)
+        if outcome is not None:
+            if outcome.request is None:
+                if outcome.answer is None:
+                    raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the client may not ask this")
+                return outcome.answer
+            request, context.amend = outcome.request, outcome.amend
+    return route.load().handle(context, request)
