@@ -79,6 +79,7 @@ class Member:
         self.cluster = cluster
         self.node_id = node_id
         self.cluster_id = CLUSTER_ID
+        self.authorizer = None
         self.host_name = f"node-{node_id}"
         self.runtime = SimRuntime(SimHost(cluster.loop, self.host_name), 1)
         self.network = cluster.network.of(self.runtime)

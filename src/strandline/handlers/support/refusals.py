@@ -58,6 +58,14 @@ def _resources(request: Any) -> list[dict[str, Any]]:
     return [{"resource_type": each.resource_type, "resource_name": each.resource_name} for each in request.resources]
 
 
+def _creations(request: Any) -> list[dict[str, Any]]:
+    return [{} for _ in request.creations]
+
+
+def _filters(request: Any) -> list[dict[str, Any]]:
+    return [{} for _ in request.filters]
+
+
 def _elections(request: Any) -> list[dict[str, Any]]:
     from strandline.codec.messages.elect_leaders_response import PartitionResult
 
@@ -70,6 +78,8 @@ def _elections(request: Any) -> list[dict[str, Any]]:
 _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     19: ("topics", _topics),
     20: ("responses", _deletions),
+    30: ("results", _creations),
+    31: ("filter_results", _filters),
     33: ("responses", _resources),
     37: ("results", _topics),
     43: ("replica_election_results", _elections),

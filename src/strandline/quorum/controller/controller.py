@@ -18,7 +18,7 @@ Only the active controller decides. Wiring (`broker/node.py`):
 A command that may concern thousands of partitions is a generator, which `submission` runs in slices of a turn.
 
 Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
-`reassignment`, `directory_assignments`; they share `state`, and every change of a partition is made by
+`reassignment`, `directory_assignments`, `access_rules`; they share `state`, and every change of a partition is made by
 `partition_changes`.
 """
 
@@ -28,6 +28,7 @@ import dataclasses
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from strandline.codec.messages.abort_transaction_record import AbortTransactionRecord
@@ -73,8 +74,10 @@ if TYPE_CHECKING:
     from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
+    from strandline.quorum.controller.access_rules import AccessRules
     from strandline.quorum.controller.directory_assignments import Assigned
     from strandline.runtime.runtime import Runtime
+    from strandline.security.acl.access_rule import Acl, AclFilter
 
 T = TypeVar("T")
 
@@ -377,6 +380,22 @@ class Controller(TopicCommands):
                 yield [], error
                 continue
             yield [] if validate_only else self._state.decided(records), None
+
+    # Access rules.
+
+    @cached_property
+    def _access_rules(self) -> AccessRules:
+        from strandline.quorum.controller.access_rules import AccessRules
+
+        return AccessRules(self._state)
+
+    def create_access_rules(self, acls: Sequence[Acl]) -> Decision[list[RequestError | None]]:
+        """CreateAcls: all records at once, and for each ACL None or why it is not created."""
+        return self._access_rules.create(acls)
+
+    def delete_access_rules(self, filters: Sequence[AclFilter]) -> Decisions[list[Acl] | RequestError]:
+        """DeleteAcls, one filter at a time: the ACLs that it selects, or why none of them is deleted."""
+        return self._access_rules.delete(filters)
 
     def _config_records(self, asked: ConfigAlteration, node_id: int | None) -> list[Any]:
         state = self._state

@@ -85,8 +85,9 @@ class Authorizer:
         self._rights: dict[tuple[Principal, str], ClientRights] = {}
         self._decisions = 0
 
-    def __len__(self) -> int:
-        return len(self._by_id)
+    def acls(self) -> list[Acl]:
+        """Return all rules."""
+        return list(self._by_id.values())
 
     def load(self, records: Iterable[AccessControlEntryRecord]) -> None:
         """Decide by these rules and no others from now on."""
