@@ -12,7 +12,7 @@ from strandline.config.authorizer_settings import REPORT, AuthorizerSettings
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.acl.authorizer import Authorizer
-from strandline.security.acl.denial_log import DenialLog
+from strandline.security.acl.logged_denials import LoggedDenials
 from strandline.security.principal import parse_principal
 
 ACCESS: Final = "access"
@@ -27,7 +27,7 @@ def loaded_authorizer(
         allows_everyone=settings.allow_everyone_if_no_acl_found,
     )
     authorizer.reports_only = settings.authorizer_mode == REPORT
-    authorizer.on_denied = DenialLog(authorizer, monotonic).on_denied
+    authorizer.on_denied = LoggedDenials(authorizer, monotonic).on_denied
     metadata.subscribe(AccessRulesLoader(authorizer, lambda: metadata.image).on_metadata)
     return authorizer
 

@@ -100,6 +100,16 @@ COMMANDS: dict[str, Entry] = {
             ("forget", "cluster.drain:forget", "Take a broker that is gone out of the cluster."),
         ),
     ),
+    "acl": Entry(
+        "Say which user may do what, list it, explain it, find out what is needed.",
+        verbs=(
+            ("grant", "acl.grant:grant", "Allow a user to read, write or administer; or deny it."),
+            ("revoke", "acl.revoke:revoke", "Take back what was granted or denied."),
+            ("list", "acl.listing:list_acls", "List ACLs: of users, or about a topic or group."),
+            ("explain", "acl.explain:explain", "Say whether a user may, and which rule decides."),
+            ("suggest", "acl.suggest:suggest", "Write the ACLs that clients need, from a log of denials."),
+        ),
+    ),
     "pipeline": Entry(
         "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",
         verbs=(

@@ -15,7 +15,7 @@ from strandline.codec.messages.remove_access_control_entry_record import RemoveA
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.controller.state import ControllerState, Decision, Decisions
 from strandline.quorum.image.kept_records import KeptRecords
-from strandline.security.acl.access_rule import Acl, AclFilter, acl_of, check_acl
+from strandline.security.acl.access_rule import Acl, AclFilter, acl_of, check_acl, record_of
 from strandline.security.acl.kinds import WILDCARD, PatternType
 
 ACLS_PER_REQUEST_MAX: Final = 10_000
@@ -56,7 +56,7 @@ class AccessRules:
         for acl in created:
             acl_id = uuid.UUID(int=self._state.rng.getrandbits(128), version=4)
             self._add(acl, acl_id)
-            records.append(_record(acl_id, acl))
+            records.append(record_of(acl, acl_id))
         self._decided(records)
         return records, outcomes
 
@@ -129,19 +129,6 @@ class AccessRules:
     def _add(self, acl: Acl, acl_id: uuid.UUID) -> None:
         self._ids.setdefault(acl, []).append(acl_id)
         self._by_name.setdefault(acl.name, {})[acl] = None
-
-
-def _record(acl_id: uuid.UUID, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
 
 
 def _too_many(verb: str) -> RequestError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.errors import ErrorCode, RequestError
@@ -58,6 +59,20 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
         record.host,
         record.operation,
         record.permission_type,
+    )
+
+
+def record_of(acl: Acl, acl_id: UUID) -> AccessControlEntryRecord:
+    """Return the record of the metadata log that creates an ACL."""
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
     )
 
 

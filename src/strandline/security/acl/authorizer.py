@@ -172,9 +172,8 @@ class Authorizer:
                 return Decision(True, f"an ACL {acl}{implied}", acl)
         resource = Acl(resource_type, PatternType.LITERAL, name, "", "", 0, 0).resource_words()
         if self.is_covered(resource_type, name):
-            return Decision(
-                False, f"{resource} has ACLs, but none that allows {principal} {operation.name} from {host}"
-            )
+            where = "" if host == WILDCARD else f" from {host}"
+            return Decision(False, f"{resource} has ACLs, but none that allows {principal} {operation.name}{where}")
         if self.allows_everyone:
             return Decision(True, f"no ACL covers {resource}, and allow.everyone.if.no.acl.found is true")
         return Decision(False, f"no ACL covers {resource}")

@@ -1,77 +1,86 @@
-"""The log of denials: a line for each client, operation and resource, and a count of the repeats.
+"""The log line of a denial, which a node writes and `strandline acl suggest` reads.
 
-A client that is denied tries again, often many times a second. The first denial is a line. Another line follows when
-the same is denied again after `REPEAT_S`, with the number of denials between the two.
+    would deny {"principal": "User:billing", "host": "10.0.0.7", "operation": "READ", "resource_type": "TOPIC",
+                "name": "orders"}
+
+It is one line. `would deny` is the word of `authorizer.mode=report`, `denied` that of a denial which was enforced. The
+object has these five fields. Lines of Kafka's own authorizer log (`kafka.authorizer.logger`) are read as well.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import Final
+import json
+import re
+from typing import Any, Final, NamedTuple
 
-from strandline.security.acl.authorizer import Authorizer
 from strandline.security.acl.kinds import Operation, ResourceType
-from strandline.security.principal import Principal
 
-REPEAT_S: Final = 60.0
-DENIALS_KEPT_MAX: Final = 1_000
-"""Denials whose repeats are counted. Beyond that the oldest is forgotten, and its next repeat is a line again."""
-
-log = logging.getLogger("strandline.authorizer")
-
-Denial = tuple[Principal, str, Operation, ResourceType, str]
+LOGGER: Final = "strandline.authorizer"
+_OURS: Final = re.compile(r"\b(?:would deny|denied) (\{.*\})")
+_KAFKAS: Final = re.compile(
+    r"Principal = (?P<principal>.+?) is Denied operation = (?P<operation>[A-Za-z_]+) from host = (?P<host>\S+) "
+    r"on resource = (?P<resource_type>[A-Za-z]+):LITERAL:(?P<name>.+) for request = \w+ with resourceRefCount"
+)
 
 
-class DenialLog:
-    """Writes the denials of an authorizer to the log."""
+class Denial(NamedTuple):
+    """What a client asked for and no ACL allows."""
 
-    def __init__(self, authorizer: Authorizer, monotonic: Callable[[], float]) -> None:
-        self._authorizer = authorizer
-        self._monotonic = monotonic
-        self._seen: dict[Denial, tuple[float, int]] = {}
-        """When a denial was logged last, and how often it was repeated since."""
+    principal: str
+    host: str
+    operation: Operation
+    resource_type: ResourceType
+    name: str
 
-    def on_denied(
-        self, principal: Principal, host: str, operation: Operation, kind: ResourceType, name: str, api: str
-    ) -> None:
-        """Log a denial, or count it."""
-        denial = principal, host, operation, kind, name
-        logged_at, repeats = self._seen.pop(denial, (None, 0))
-        now = self._monotonic()
-        if logged_at is not None and now - logged_at < REPEAT_S:
-            self._seen[denial] = logged_at, repeats + 1
-            return
-        if len(self._seen) >= DENIALS_KEPT_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[denial] = now, 0
-        self._log(denial, api, repeats)
 
-    def _log(self, denial: Denial, api: str, repeats: int) -> None:
-        principal, host, operation, kind, name = denial
-        rule = self._authorizer.explain(principal, host, operation, kind, name).rule
-        verdict = "would be denied" if self._authorizer.reports_only else "denied"
-        log.warning(
-            "%s from %s: %s on %s %r %s (%s): %s%s",
-            principal,
-            host,
-            operation.name,
-            kind.name,
-            name,
-            verdict,
-            api,
-            rule,
-            f"; {repeats} times before" if repeats else "",
-            extra={
-                "fields": {
-                    "principal": str(principal),
-                    "host": host,
-                    "operation": operation.name,
-                    "resource_type": kind.name,
-                    "resource_name": name,
-                    "api": api,
-                    "rule": rule,
-                    "repeats": repeats,
-                }
-            },
-        )
+def denial_line(denial: Denial, *, is_enforced: bool) -> str:
+    """Return the message to log for a denial."""
+    facts = {
+        "principal": denial.principal,
+        "host": denial.host,
+        "operation": denial.operation.name,
+        "resource_type": denial.resource_type.name,
+        "name": denial.name,
+    }
+    return f"{'denied' if is_enforced else 'would deny'} {json.dumps(facts)}"
+
+
+def read_denial(line: str) -> Denial | None:
+    """Return the denial of a line of a log, as text or as JSON; None for any other line."""
+    if line.startswith("{"):
+        line = _message(line)
+    ours = _OURS.search(line)
+    if ours is not None:
+        try:
+            facts: Any = json.loads(ours[1])
+            return _denial(facts)
+        except (ValueError, RecursionError, KeyError, TypeError, AttributeError):
+            return None
+    kafkas = _KAFKAS.search(line)
+    if kafkas is None:
+        return None
+    try:
+        return _denial(kafkas.groupdict())
+    except KeyError:
+        return None
+
+
+def _message(line: str) -> str:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    message = event.get("message")
+    return message if isinstance(message, str) else line
+
+
+def _denial(facts: dict[str, str]) -> Denial:
+    # Kafka's log has `TransactionalId` and `DELEGATION_TOKEN` alike, so names are compared without case and marks.
+    operation = _named(Operation, facts["operation"])
+    resource_type = _named(ResourceType, facts["resource_type"])
+    return Denial(str(facts["principal"]), str(facts["host"]), operation, resource_type, str(facts["name"]))
+
+
+def _named(kind: Any, text: str) -> Any:
+    names = {each.name.replace("_", ""): each for each in kind}
+    return names[text.replace("_", "").upper()]

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
-from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.security.acl.access_rule import Acl
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType
 from strandline.security.principal import Principal
 
 DESCRIBES = {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
-
-
-def record_of(acl: Acl, number: int) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=UUID(int=number),
-        resource_type=acl.resource_type,
-        pattern_type=acl.pattern_type,
-        resource_name=acl.name,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
 
 
 def covers(acl: Acl, resource_type: int, name: str) -> bool:

@@ -6,12 +6,12 @@ import random
 from uuid import UUID
 
 import pytest
-from tests.unit.security.acl.naive_authorizer import NaiveAuthorizer, record_of
+from tests.unit.security.acl.naive_authorizer import NaiveAuthorizer
 
 from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.codec.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from strandline.security.acl import authorizer as module
-from strandline.security.acl.access_rule import Acl
+from strandline.security.acl.access_rule import Acl, record_of
 from strandline.security.acl.authorizer import Authorizer
 from strandline.security.acl.kinds import SUPPORTED, Operation, PatternType, Permission, ResourceType
 from strandline.security.principal import Principal
@@ -47,7 +47,7 @@ def authorizer(
 
 
 def records(*acls: Acl) -> list[AccessControlEntryRecord]:
-    return [record_of(each, number) for number, each in enumerate(acls)]
+    return [record_of(each, UUID(int=number)) for number, each in enumerate(acls)]
 
 
 def allows(
@@ -184,7 +184,7 @@ def test_a_change_is_in_effect_at_once() -> None:
     assert before.version != deciding.version
     assert not allows(deciding)
     assert allows(deciding, name="customers")
-    deciding.update([record_of(acl(denies=True, name="customers"), 77)])
+    deciding.update([record_of(acl(denies=True, name="customers"), UUID(int=77))])
     assert not allows(deciding, name="customers")
     deciding.update([RemoveAccessControlEntryRecord(id=UUID(int=77)), RemoveAccessControlEntryRecord(id=UUID(int=99))])
     assert allows(deciding, name="customers")
@@ -285,14 +285,14 @@ def test_it_decides_as_one_that_looks_at_every_acl(seed: int) -> None:
         super_users = frozenset({CLIENTS[3]})
         deciding = Authorizer(super_users=super_users, allows_everyone=allows_everyone)
         kept: dict[int, Acl] = {number: random_acl(rng) for number in range(rng.choice((0, 1, 3, 8, 30)))}
-        deciding.load(record_of(each, number) for number, each in kept.items())
+        deciding.load(record_of(each, UUID(int=number)) for number, each in kept.items())
         for _ in range(4):
             check_same(deciding, NaiveAuthorizer(list(kept.values()), super_users, allows_everyone), rng)
             added = {rng.randrange(40): random_acl(rng) for _ in range(rng.randrange(4))}
             removed = [number for number in kept if rng.random() < 0.3 and number not in added]
             kept = {number: each for number, each in (kept | added).items() if number not in removed}
             deciding.update(
-                [record_of(each, number) for number, each in added.items()]
+                [record_of(each, UUID(int=number)) for number, each in added.items()]
                 + [RemoveAccessControlEntryRecord(id=UUID(int=number)) for number in removed]
             )
         assert sorted(deciding.acls()) == sorted(kept.values())

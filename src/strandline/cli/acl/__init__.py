@@ -1,0 +1,1 @@
+"""`strandline acl`: access rules granted, revoked, listed, explained, and suggested from what clients do."""
