@@ -13,7 +13,7 @@ from tests.scenarios.authorized_node import authorized_node
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Iterator[CommandLine]:
-    with authorized_node(tmp_path, super_users="User:root;User:CN=a,O=b") as bootstrap:
+    with authorized_node(tmp_path, super_users="User:root;User:CN=a,O=b;User:ANONYMOUS") as bootstrap:
         yield CommandLine(bootstrap)
 
 

@@ -1,63 +1,29 @@
-"""A node with an authorizer, in a process of its own that ends with its standard input.
-
-No setting can ask for an authorizer before requests are checked, so tests give it to the node's configuration.
-"""
+"""A node with an authorizer. All its clients are User:ANONYMOUS, who may do everything only as a super user."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from strandline.broker.main import node_on, stop
+import strandline
 from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
-from strandline.config.node_config import BrokerConfig
+from strandline.local.embedded_broker import EmbeddedBroker
 
-STOP_S_MAX = 60.0
+ANONYMOUS = "User:ANONYMOUS"
 
 
 @contextmanager
-def authorized_node(data: Path, *, super_users: str = "", allows_everyone: bool = False) -> Iterator[str]:
-    """Run the node; its bootstrap address."""
-    given = {
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-        "group.initial.rebalance.delay.ms": "0",
-        "super.users": super_users,
-        "allow.everyone.if.no.acl.found": str(allows_everyone).lower(),
-    }
-    command = [sys.executable, "-m", "tests.scenarios.authorized_node", str(data), json.dumps(given)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        ready = process.stdout.readline().split()
-        assert ready[:1] == ["ready"], "the node did not start: its standard error says why"
-        yield ready[1]
-    finally:
-        process.communicate(timeout=STOP_S_MAX)
+def authorized_broker(data: Path, *, super_users: str = "", **settings: str) -> Iterator[EmbeddedBroker]:
+    """Run the node."""
+    properties = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
+    properties |= {name.replace("_", "."): value for name, value in settings.items()}
+    with strandline.embedded(data=data, properties=properties) as log:
+        yield log
 
 
-async def _serve(data: Path, given: dict[str, str]) -> None:
-    config = BrokerConfig.load("", given)
-    config = dataclasses.replace(
-        config,
-        authorizer_class_name=STANDARD_AUTHORIZER,
-        given={**config.given, "authorizer.class.name": STANDARD_AUTHORIZER},
-    )
-    loop = asyncio.get_running_loop()
-    node = node_on(loop, data, config)
-    host, port = node.start()
-    print(f"ready {host}:{port}", flush=True)
-    is_over = asyncio.Event()
-    loop.add_reader(sys.stdin.fileno(), is_over.set)
-    await is_over.wait()
-    loop.remove_reader(sys.stdin.fileno())
-    await stop(node)
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), json.loads(sys.argv[2])))
+@contextmanager
+def authorized_node(data: Path, *, super_users: str = ANONYMOUS) -> Iterator[str]:
+    """Run the node for an administrator; its bootstrap address."""
+    with authorized_broker(data, super_users=super_users) as log:
+        yield log.bootstrap

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER, check_authorizer
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 
@@ -42,10 +39,3 @@ def test_super_users_are_separated_by_semicolons() -> None:
 def test_what_is_rejected(settings: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidConfig, match=words):
         load(**settings)
-
-
-def test_an_authorizer_is_refused_until_requests_are_checked() -> None:
-    with pytest.raises(InvalidConfig, match="requests are not checked yet"):
-        load(authorizer_class_name=STANDARD_AUTHORIZER)
-    with pytest.raises(InvalidConfig, match="requests are not checked yet"):
-        check_authorizer(dataclasses.replace(load(), authorizer_class_name=STANDARD_AUTHORIZER))

@@ -63,13 +63,3 @@ def check_authorizer(settings: AuthorizerSettings) -> None:
             raise InvalidConfig(
                 f"super.users has {principal!r}, which is no principal; expected for example User:admin;User:alice"
             )
-    _refuse_until_enforced(name)
-
-
-def _refuse_until_enforced(name: str) -> None:
-    """Raise InvalidConfig for any authorizer, because requests are not checked yet."""
-    if name:
-        raise InvalidConfig(
-            f"authorizer.class.name={name!r} is refused: requests are not checked yet, and a node that only looked "
-            "secure would be worse than one that does not start. Expected: leave it out"
-        )
