@@ -13,14 +13,14 @@ cdef class Exchange:
 cpdef bytes frame(long long correlation_id, bint flexible_header, Py_ssize_t body_size)
 
 cdef class Connection:
-    cdef public object dispatcher, limits, transport, inbox, started, session, software
+    cdef public object dispatcher, limits, transport, inbox, started, session, software, gate
     cdef public Py_ssize_t inbox_at, needed
     cdef public long long used_at, number
     cdef public bint paused, closed, has_asked
 
     @cython.locals(done=Py_ssize_t)
     cpdef receive(self, view)
-    @cython.locals(at=Py_ssize_t, end=Py_ssize_t, room=int, size=Py_ssize_t, body=Py_ssize_t)
+    @cython.locals(at=Py_ssize_t, end=Py_ssize_t, room=int, size=Py_ssize_t, body=Py_ssize_t, size_max=Py_ssize_t)
     cdef Py_ssize_t _start_requests(self, view) except -1
     @cython.locals(done=Py_ssize_t)
     cdef _work_off_inbox(self)

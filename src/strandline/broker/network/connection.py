@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import Route
 from strandline.broker.network.transport import Piece, Transport
+from strandline.handlers.support.context import Gate
 from strandline.observability.request_meter import RequestMeter
 from strandline.security.principal import ANONYMOUS_SESSION
 
@@ -35,10 +36,33 @@ PRODUCES_WAITING_MAX: Final = 256
 """Produces of one connection that may wait for their commit at once."""
 
 
+class ConnectionGate(Gate, Protocol):
+    """What stands before the requests of a connection until its client is authenticated."""
+
+    frame_size_max: int
+    is_raw: bool
+    """Whether frames are bare tokens, without a header."""
+
+    def admits(self, api_key: int, version: int) -> bool:
+        """Return whether a request may be started. If it may not, the connection is closed."""
+
+    def on_raw(self, exchange: Exchange, token: bytes) -> None:
+        """Take a bare token."""
+
+    def on_closed(self) -> None: ...
+
+
+class GateKeeper(Protocol):
+    """A listener that authenticates its connections."""
+
+    def gate(self, connection: Connection) -> ConnectionGate: ...
+
+
 class RequestStarter(Protocol):
     """What a connection hands its requests to, and times them by."""
 
     listener: str
+    sasl: GateKeeper | None
     routes: dict[int, Route]
     limits: ConnectionLimits
     clock_ns: Callable[[], int] | None
@@ -123,6 +147,7 @@ class Connection:
     __slots__ = (
         "closed",
         "dispatcher",
+        "gate",
         "has_asked",
         "inbox",
         "inbox_at",
@@ -154,6 +179,9 @@ class Connection:
         self.number = 0
         """How many connections were accepted up to this one: a later one has a greater number."""
         self.session = ANONYMOUS_SESSION
+        sasl = dispatcher.sasl
+        self.gate: ConnectionGate | None = None if sasl is None else sasl.gate(self)
+        """None once nothing stands before the requests of this connection."""
         self.software: tuple[str, str] | None = None
         """Name and version of the client's library, once it has told them."""
 
@@ -227,9 +255,15 @@ class Connection:
         clock_ns = self.dispatcher.window_clock_ns
         if clock_ns is not None:
             self.dispatcher.received_ns = clock_ns()
+        gate = self.gate
+        size_max = self.limits.frame_size_max
+        if gate is not None:
+            if gate.is_raw:
+                return self._start_raw(view)
+            size_max = min(size_max, gate.frame_size_max)
         while end - at >= FRAME_HEADER_SIZE:
             size, api_key, version, correlation_id, client_id_size = FRAME_HEADER.unpack_from(view, at)
-            if size < FRAME_SIZE_MIN or size > self.limits.frame_size_max:
+            if size < FRAME_SIZE_MIN or size > size_max:
                 self.limits.refuse(self, f"a frame of {size} bytes")
                 return end
             if end - at - 4 < size:
@@ -245,20 +279,50 @@ class Connection:
                 return at
             room -= 1
             body = at + FRAME_HEADER_SIZE
+            gate = self.gate
+            if gate is not None and not gate.admits(api_key, version):
+                return end
             self.dispatcher.start(self, view[body : at + 4 + size], api_key, version, correlation_id, client_id_size)
             if self.closed:
                 return end
             at += 4 + size
+            if gate is not None and gate.is_raw:
+                done: int = at + self._start_raw(view[at:])
+                return done
         self.needed = FRAME_HEADER_SIZE
         if end - at >= LENGTH.size:
             # A length that cannot be is refused at once, not when more of a frame that is none has come.
             (size,) = LENGTH.unpack_from(view, at)
-            if size < FRAME_SIZE_MIN or size > self.limits.frame_size_max:
+            if size < FRAME_SIZE_MIN or size > size_max:
                 self.limits.refuse(self, f"a frame of {size} bytes")
                 return end
         elif end > at:
             self.needed = LENGTH.size
         return at
+
+    def _start_raw(self, view: memoryview) -> int:
+        """Hand the gate a bare token, and start what follows it; return how many bytes are dealt with."""
+        gate, end = self.gate, len(view)
+        assert gate is not None, "only a gate takes bare tokens"
+        self.needed = LENGTH.size
+        if end < LENGTH.size:
+            return 0
+        size: int = LENGTH.unpack_from(view)[0]
+        if not 0 <= size <= gate.frame_size_max:
+            self.limits.refuse(self, f"a token of {size} bytes")
+            return end
+        done = LENGTH.size + size
+        self.needed = done
+        if end < done:
+            return 0
+        if self.started is not None:
+            self._pause()
+            return 0
+        gate.on_raw(self.begin(0, flexible_header=False), bytes(view[LENGTH.size : done]))
+        if self.closed:
+            return end
+        # A login has few tokens, so this does not go deep.
+        return done + self._start_requests(view[done:])
 
     def _note_waiting(self) -> None:
         """What is open now waits for something. The last were begun last, so those before were noted before."""
@@ -389,6 +453,8 @@ class Connection:
             if exchange.on_abandoned is not None:
                 exchange.on_abandoned()
         self.started = None
+        if self.gate is not None:
+            self.gate.on_closed()
         self.limits.forget(self)
 
 

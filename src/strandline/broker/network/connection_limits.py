@@ -42,7 +42,7 @@ class ConnectionLimits:
         self.deadlines = Deadlines()
         self.unsent = UnsentAnswers(self._shed, call_soon)
         self.accepted = 0
-        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0}
+        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0, "authentication": 0}
         """Connections that the broker closed, by the kind of reason."""
         self.idle_closed = 0
         self.ticks = 0

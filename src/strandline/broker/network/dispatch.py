@@ -11,7 +11,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.broker.network.connection import Connection, Exchange
+from strandline.broker.network.connection import Connection, Exchange, GateKeeper
 from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route
 from strandline.codec.message import Message
@@ -131,6 +131,8 @@ class Dispatcher:
         """Whether this node is the active controller."""
         self.forward: Forward | None = None
         """Forwards a request to the active controller. Without it the client is answered NOT_CONTROLLER."""
+        self.sasl: GateKeeper | None = None
+        """What authenticates the connections of this listener; None if it has no SASL."""
         self.clock_ns = clock_ns
         """What requests are timed by; without a clock nothing is counted."""
         self.window_clock_ns = clock_ns

@@ -191,9 +191,23 @@ class Exchange(Protocol):
     def count_error(self, code: int) -> None: ...
 
 
+class Gate(Protocol):
+    """What stands before the requests of a connection whose client is not authenticated, or not for good."""
+
+    def on_handshake(self, context: RequestContext, request: Any) -> Any:
+        """Return the answer to a SaslHandshake; None if it is sent later."""
+
+    def on_authenticate(self, context: RequestContext, request: Any) -> Any:
+        """Return the answer to a SaslAuthenticate; None if it is sent later."""
+
+
 class Connection(Protocol):
     closed: bool
     session: Session
+
+    @property
+    def gate(self) -> Gate | None: ...
+
     number: int
     """Greater than that of every connection that was accepted before."""
 
