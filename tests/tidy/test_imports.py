@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "log": {"codec"} | BASE,
     "replication": {"codec"} | BASE,
     "partition": {"codec", "log", "replication"} | BASE,
+    # The controller derives keys of users, and checks access rules and quotas.
     "quorum": {"codec", "security"} | BASE,
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
@@ -33,8 +34,20 @@ MAY_IMPORT = {
     "pipelines": {"client", "spark", "views", "codec", "local"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
     # reads files.
-    "cli": {"client", "codec", "log", "broker", "local", "coordinators", "quorum", "lag", "spark", "views", "pipelines"}
-    | {"security"}
+    "cli": {
+        "client",
+        "codec",
+        "log",
+        "broker",
+        "local",
+        "coordinators",
+        "quorum",
+        "lag",
+        "spark",
+        "views",
+        "pipelines",
+        "security",
+    }
     | BASE,
 }
 DRIVEN = ("partition",)

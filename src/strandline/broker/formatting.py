@@ -6,6 +6,7 @@ Only a node that is a cluster of one formats its directory by itself (see `ident
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import re
 from collections.abc import Callable, Sequence
@@ -14,18 +15,29 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.codec.messages import voters_record
+from strandline.codec.messages.user_scram_credential_record import UserScramCredentialRecord
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import Disk
 from strandline.log.log_directory import META_PROPERTIES
 from strandline.quorum.image.parts import RESERVED_DIRECTORY_IDS
 from strandline.quorum.raft.state_files import MetaProperties, parse_uuid
+from strandline.security.sasl.scram import (
+    ITERATIONS_MIN,
+    ITERATIONS_STORED_MAX,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    ScramMechanism,
+    credential_of,
+    salted_password,
+)
 
 if TYPE_CHECKING:
     from strandline.config.node_config import BrokerConfig
 
 KRAFT_VERSION_OF_RECORDS = 1
 """`kraft.version` of a quorum whose voters stand in records, with the ids of their directories."""
+_SCRAM_OPTIONS = ("name", "password", "saltedpassword", "salt", "iterations")
 _CONTROLLER = re.compile(
     r"(?P<id>[0-9]{1,10})@(?P<host>\[[0-9A-Fa-f:.%]+\]|[^@:/\[\]\s]+):(?P<port>[0-9]{1,5}):(?P<directory>[\w-]{22})"
 )
@@ -71,6 +83,64 @@ def parse_initial_controllers(raw: str) -> list[InitialController]:
     return controllers
 
 
+def parse_add_scram(raw: str, new_salt: Callable[[], bytes]) -> UserScramCredentialRecord:
+    """Return the credential of `SCRAM-SHA-256=[name=alice,password=...]`. InvalidConfig, without the secret, otherwise.
+
+    PBKDF2 takes some milliseconds.
+    """
+    mechanism_name, _, content = raw.strip().partition("=")
+    mechanism = SCRAM_MECHANISMS.get(mechanism_name)
+    if mechanism is None:
+        known = " or ".join(SCRAM_MECHANISMS)
+        raise InvalidConfig(
+            f"--add-scram does not begin with a mechanism; expected {known}, then =[name=...,password=...]"
+        )
+    if not content.startswith("[") or not content.endswith("]"):
+        raise InvalidConfig(f"--add-scram {mechanism_name}= is not followed by [...]; expected [name=...,password=...]")
+    options: dict[str, str] = {}
+    for part in content[1:-1].split(","):
+        key, equals, value = part.partition("=")
+        if not equals or key not in _SCRAM_OPTIONS:
+            raise InvalidConfig(
+                f"--add-scram has a part that cannot be read; expected one of {', '.join(_SCRAM_OPTIONS)}"
+            )
+        is_quoted = len(value) >= 2 and value[0] == value[-1] == '"'
+        options[key] = value[1:-1] if is_quoted else value
+    name = options.get("name")
+    if not name:
+        raise InvalidConfig("--add-scram has no name; expected name=...")
+    if ("password" in options) == ("saltedpassword" in options):
+        raise InvalidConfig(f"--add-scram for {name}: expected one of password and saltedpassword")
+    if "saltedpassword" in options and "salt" not in options:
+        raise InvalidConfig(f"--add-scram for {name}: saltedpassword needs the salt that it was made with")
+    iterations = options.get("iterations", str(ITERATIONS_MIN))
+    if (
+        not iterations.isascii()
+        or not iterations.isdigit()
+        or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_STORED_MAX
+    ):
+        raise InvalidConfig(f"--add-scram for {name}: iterations must be {ITERATIONS_MIN} to {ITERATIONS_STORED_MAX}")
+    try:
+        salt = base64.b64decode(options["salt"], validate=True) if "salt" in options else new_salt()
+        salted = base64.b64decode(options.get("saltedpassword", ""), validate=True)
+    except ValueError:
+        raise InvalidConfig(f"--add-scram for {name}: salt or saltedpassword is no base64") from None
+    if "password" in options:
+        salted = salted_password(mechanism, options["password"], salt, int(iterations))
+    return credential_record(mechanism, name, credential_of(mechanism, salted, salt, int(iterations)))
+
+
+def credential_record(mechanism: ScramMechanism, name: str, credential: ScramCredential) -> UserScramCredentialRecord:
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism.number,
+        salt=credential.salt,
+        stored_key=credential.stored_key,
+        server_key=credential.server_key,
+        iterations=credential.iterations,
+    )
+
+
 def standalone(config: BrokerConfig, directory_id: UUID) -> list[InitialController]:
     """This node as the only voter, so that others can be told of it later."""
     if not config.is_controller or not config.controller_listeners():
@@ -96,11 +166,12 @@ def format_directory(
     now_ms: int,
     new_uuid: Callable[[], UUID],
     ignore_formatted: bool = False,
+    credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> Formatted:
     """Format `log.dirs`; InvalidConfig where that contradicts the configuration or what is there already.
 
     `controllers` are written into the metadata. Without them `controller.quorum.voters` must name the voters, or this
-    node is the only one.
+    node is the only one. The `credentials` of users are the first records of the cluster, so that nodes can log in.
     """
     path = Path(config.log_dirs[0])
     own = [controller for controller in controllers if controller.node_id == config.node_id]
@@ -111,7 +182,7 @@ def format_directory(
         return Formatted(path, found, was_formatted=True)
     meta = MetaProperties(cluster_id, config.node_id, own[0].directory_id if own else new_uuid())
     disk.make_directory(path)
-    if controllers:
+    if controllers or credentials:
         # Before meta.properties: with that file a directory counts as formatted, so it comes last.
         from strandline.broker.kraft.metadata_snapshots import write_bootstrap
 
@@ -119,10 +190,11 @@ def format_directory(
         write_bootstrap(
             disk,
             path,
-            voters=_voters(controllers, listener_name),
+            voters=_voters(controllers, listener_name) if controllers else None,
             features={},
-            kraft_version=KRAFT_VERSION_OF_RECORDS,
+            kraft_version=KRAFT_VERSION_OF_RECORDS if controllers else 0,
             now_ms=now_ms,
+            records=credentials,
         )
     disk.write_whole(path / META_PROPERTIES, meta.text().encode(), sync=True)
     return Formatted(path, meta)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -12,15 +14,18 @@ from strandline.broker.formatting import (
     Formatted,
     InitialController,
     format_directory,
+    parse_add_scram,
     parse_initial_controllers,
     standalone,
 )
 from strandline.broker.kraft.metadata_snapshots import MetadataSnapshots
+from strandline.codec.messages.user_scram_credential_record import UserScramCredentialRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.image.snapshot_format import BOOTSTRAP, SnapshotReader
 from strandline.quorum.raft.state_files import MetaProperties, uuid_text
+from strandline.security.sasl.scram import SCRAM_SHA_256, salted_password
 
 CLUSTER_ID = "c3RyYW5kbGluZS10ZXN0cw"
 FIRST, SECOND = UUID(int=1 << 64), UUID(int=2 << 64)
@@ -35,6 +40,7 @@ TWO = [InitialController(1, "h", 9093, FIRST), InitialController(2, "i", 9093, S
 def formatted(
     directory: Path,
     controllers: list[InitialController],
+    credentials: Sequence[UserScramCredentialRecord] = (),
     *,
     cluster_id: str = CLUSTER_ID,
     ignore_formatted: bool = False,
@@ -50,6 +56,7 @@ def formatted(
         now_ms=1_000,
         new_uuid=lambda: UUID(int=rng.getrandbits(128)),
         ignore_formatted=ignore_formatted,
+        credentials=credentials,
     )
 
 
@@ -144,3 +151,57 @@ def test_initial_controllers_that_are_none(raw: str) -> None:
 def test_a_controller_twice() -> None:
     with pytest.raises(InvalidConfig, match="twice"):
         parse_initial_controllers(f"1@h:1:{uuid_text(FIRST)},1@i:1:{uuid_text(SECOND)}")
+
+
+def test_first_users_stand_in_the_metadata(tmp_path: Path) -> None:
+    user = parse_add_scram("SCRAM-SHA-256=[name=alice,password=pencil,iterations=5000]", lambda: b"s" * 32)
+    for name, controllers, kraft_version in (("d", TWO, 1), ("e", [], 0)):
+        voters = {} if controllers else {"controller_quorum_voters": "1@h:9093,2@i:9093"}
+        formatted(
+            tmp_path / name,
+            controllers,
+            [user],
+            **voters,
+            controller_quorum_bootstrap_servers="h:9093" * bool(controllers),
+        )
+        snapshots = MetadataSnapshots(RealDisk(), tmp_path / name / "__cluster_metadata-0")
+        reader = SnapshotReader(snapshots.read_whole(BOOTSTRAP))
+        (record,) = [record for batch in reader.batches() for record in batch]
+        assert (record.name, record.mechanism, record.iterations, record.salt) == ("alice", 1, 5000, b"s" * 32)
+        assert reader.kraft_version == kraft_version
+
+
+def test_a_salted_password_is_taken_as_it_is() -> None:
+    salted = salted_password(SCRAM_SHA_256, "pencil", b"salt", 4096)
+    text = base64.b64encode(salted).decode().rstrip("=")
+    text += "=" * (-len(text) % 4)
+    salt = base64.b64encode(b"salt").decode()
+    by_salted = parse_add_scram(f"SCRAM-SHA-256=[name=a,saltedpassword={text},salt={salt}]", lambda: b"")
+    by_password = parse_add_scram(f'SCRAM-SHA-256=[name="a",password="pencil",salt={salt}]', lambda: b"")
+    assert by_salted.stored_key == by_password.stored_key
+    assert by_salted.server_key == by_password.server_key
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        ("", "mechanism"),
+        ("SCRAM-SHA-1=[name=a,password=hunter2]", "mechanism"),
+        ("SCRAM-SHA-256", r"\[\.\.\.\]"),
+        ("SCRAM-SHA-256=name=a,password=hunter2", r"\[\.\.\.\]"),
+        ("SCRAM-SHA-256=[password=hunter2]", "no name"),
+        ("SCRAM-SHA-256=[name=a]", "password and saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,saltedpassword=AAAA]", "password and saltedpassword"),
+        ("SCRAM-SHA-256=[name=a,saltedpassword=AAAA]", "salt"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,salt=%]", "base64"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,iterations=4095]", "iterations"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,iterations=16385]", "iterations"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,iterations=many]", "iterations"),
+        ("SCRAM-SHA-256=[name=a,password=hunter2,rounds=1]", "cannot be read"),
+        ("SCRAM-SHA-256=[name=a,hunter2]", "cannot be read"),
+    ],
+)
+def test_users_that_cannot_be_added_and_no_password_shows(raw: str, says: str) -> None:
+    with pytest.raises(InvalidConfig, match=says) as refused:
+        parse_add_scram(raw, lambda: b"salt")
+    assert "hunter2" not in str(refused.value)

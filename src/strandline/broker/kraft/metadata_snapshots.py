@@ -9,9 +9,9 @@ A snapshot gets its name only once all of it is on disk, and the name is on disk
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from strandline.codec.messages.voters_record import VotersRecord
 from strandline.errors import CorruptLog
@@ -149,11 +149,14 @@ def write_bootstrap(
     features: Mapping[str, int],
     kraft_version: int,
     now_ms: int,
+    records: Sequence[Any] = (),
 ) -> Path:
     """Write the bootstrap snapshot into a data directory that is being formatted; its path."""
     home = directory / "__cluster_metadata-0"
     disk.make_directory(home)
     disk.sync_directory(directory)
     path = home / file_name(BOOTSTRAP)
-    disk.write_whole(path, bootstrap_snapshot(voters, features, kraft_version, now_ms=now_ms), sync=True)
+    disk.write_whole(
+        path, bootstrap_snapshot(voters, features, kraft_version, now_ms=now_ms, records=records), sync=True
+    )
     return path

@@ -27,6 +27,9 @@ Plain = Callable[..., bool]
 GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
 
+CREDENTIAL_ELEMENTS_MAX: Final = 2_000
+"""Credentials that one request may alter: the controller derives the keys of all of them in one turn."""
+
 NEVER: Final = VERSION_LAST + 1
 """Where no version of an API is flexible."""
 
@@ -188,6 +191,17 @@ def _table() -> list[Route]:
             is_forwarded=True,
         ),
         Route(47, "OffsetDelete", (0, 0), NEVER, "k47_offset_delete"),
+        Route(50, "DescribeUserScramCredentials", (0, 0), 0, "k50_describe_user_scram_credentials"),
+        Route(
+            51,
+            "AlterUserScramCredentials",
+            (0, 0),
+            0,
+            "k51_alter_user_scram_credentials",
+            elements_max=CREDENTIAL_ELEMENTS_MAX,
+            listeners=BOTH,
+            is_forwarded=True,
+        ),
         Route(52, "Vote", (0, 2), 0, "k52_vote", listeners=(CONTROLLER,)),
         Route(53, "BeginQuorumEpoch", (0, 1), 1, "k53_begin_quorum_epoch", listeners=(CONTROLLER,)),
         Route(54, "EndQuorumEpoch", (0, 1), 1, "k54_end_quorum_epoch", listeners=(CONTROLLER,)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import time
 import uuid
 from pathlib import Path
@@ -14,6 +15,7 @@ import typer
 from strandline.broker.formatting import (
     Formatted,
     format_directory,
+    parse_add_scram,
     parse_initial_controllers,
     standalone,
 )
@@ -26,6 +28,7 @@ from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import RealDisk
 from strandline.quorum.controller.new_topics import random_uuid as random_id
 from strandline.quorum.raft.state_files import parse_uuid, uuid_text
+from strandline.security.sasl.scram import SALT_BYTES
 
 NEW = "new"
 
@@ -53,6 +56,15 @@ def format_(
     initial_controllers: Annotated[
         str | None,
         typer.Option("--initial-controllers", metavar="ID@HOST:PORT:DIRECTORY_ID,...", help="The first controllers."),
+    ] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            "-S",
+            metavar="MECHANISM=[name=...,password=...]",
+            help="A first user of the cluster, so that nodes can log in. May be repeated.",
+        ),
     ] = None,
     ignore_formatted: Annotated[
         bool, typer.Option("--ignore-formatted", help="A directory that is formatted for this node already is fine.")
@@ -89,6 +101,7 @@ def format_(
             now_ms=int(time.time() * 1000),
             new_uuid=_new_uuid,
             ignore_formatted=ignore_formatted,
+            credentials=[parse_add_scram(each, lambda: secrets.token_bytes(SALT_BYTES)) for each in add_scram or ()],
         )
     except (InvalidConfig, CorruptLog) as error:
         raise CommandFailed(str(error)) from None

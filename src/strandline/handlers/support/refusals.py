@@ -75,6 +75,10 @@ def _elections(request: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _users(request: Any) -> list[dict[str, Any]]:
+    return [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))]
+
+
 _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     19: ("topics", _topics),
     20: ("responses", _deletions),
@@ -84,5 +88,6 @@ _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     37: ("results", _topics),
     43: ("replica_election_results", _elections),
     44: ("responses", _resources),
+    51: ("results", _users),
 }
 """By API key: the array of outcomes, and what names each of them."""

@@ -39,6 +39,7 @@ from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatR
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.controller_registration_request import ControllerRegistrationRequest
+from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
@@ -71,10 +72,12 @@ from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPI
 if TYPE_CHECKING:
     import random
 
+    from strandline.codec.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
     from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
     from strandline.quorum.controller.access_rules import AccessRules
+    from strandline.quorum.controller.credentials import AlteredUser
     from strandline.quorum.controller.directory_assignments import Assigned
     from strandline.runtime.runtime import Runtime
     from strandline.security.acl.access_rule import Acl, AclFilter
@@ -239,8 +242,10 @@ class Controller(TopicCommands):
     # Brokers and controllers.
 
     def bootstrap(self, records: Sequence[Any] = ()) -> list[Any]:
-        """Return the first records of a new metadata log: those from formatting the directory, or the defaults."""
-        return self._state.decided(list(records) or bootstrap_records(self._state.config))
+        """Return the first records of a new metadata log: those from formatting the directory, with default levels."""
+        has_levels = any(isinstance(each, FeatureLevelRecord) for each in records)
+        defaults = [] if has_levels else bootstrap_records(self._state.config)
+        return self._state.decided([*defaults, *records])
 
     def registration(
         self,
@@ -356,6 +361,14 @@ class Controller(TopicCommands):
     @property
     def reassignment(self) -> Reassignments:
         return self._reassignment
+
+    # Users.
+
+    def alter_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision[list[AlteredUser]]:
+        """AlterUserScramCredentials, all users in one decision."""
+        from strandline.quorum.controller.credentials import decide
+
+        return decide(self._state, request)
 
     # Settings.
 

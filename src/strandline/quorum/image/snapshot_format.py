@@ -177,15 +177,25 @@ def encode_snapshot(
 
 
 def bootstrap_snapshot(
-    voters: VotersRecord | None, features: Mapping[str, int], kraft_version: int, *, now_ms: int
+    voters: VotersRecord | None,
+    features: Mapping[str, int],
+    kraft_version: int,
+    *,
+    now_ms: int,
+    records: Sequence[Any] = (),
 ) -> bytes:
-    """Return the snapshot of offset 0 that `strandline format` writes: voters and first features.
+    """Return the snapshot of offset 0 that `strandline format` writes: voters, first features and other `records`.
 
     Without voters (a broker that is to join, or voters that stand in its configuration) only the features are written.
     """
     # metadata.version first: it says how to read everything after it.
     names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
-    records = [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names if features[name]]
+    levels = [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names if features[name]]
     return encode_snapshot(
-        BOOTSTRAP, records, now_ms=now_ms, last_timestamp_ms=now_ms, kraft_version=kraft_version, voters=voters
+        BOOTSTRAP,
+        [*levels, *records],
+        now_ms=now_ms,
+        last_timestamp_ms=now_ms,
+        kraft_version=kraft_version,
+        voters=voters,
     )
