@@ -248,9 +248,7 @@ def test_listeners(raw: str, expected: list[ListenerAddress]) -> None:
     assert parse_listeners(raw) == expected
 
 
-def test_a_second_listener_for_clients_is_not_left_closed_in_silence() -> None:
-    with pytest.raises(InvalidConfig, match="several listeners for clients"):
-        BrokerConfig.load("listeners=INSIDE://:9092,OUTSIDE://:9093")
+def test_listeners_of_controllers_are_not_for_clients() -> None:
     config = BrokerConfig.load("listeners=INSIDE://:9092,C://:9093\ncontroller.listener.names=C")
     assert config.client_listeners() == [ListenerAddress("INSIDE", "", 9092)]
 
@@ -367,6 +365,8 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "default_replication_factor": "replication_factor_of_new_topics",
         "advertised_listeners": "advertised",
         "listener_security_protocol_map": "client_listeners",
+        "inter_broker_listener_name": "inter_broker_listener",
+        "security_inter_broker_protocol": "inter_broker_listener",
         "internal_segment_bytes": "segment_bytes",
         "cleanup_policy": "compact",
         "compression_type": "compression_codec",

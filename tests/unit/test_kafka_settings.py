@@ -92,8 +92,6 @@ def test_every_other_setting_says_what_becomes_of_it_and_why() -> None:
         ("ssl.keystore.location", "", False),
         ("ssl.client.auth", "none", False),
         ("ssl.client.auth", "required", True),
-        ("security.inter.broker.protocol", "PLAINTEXT", False),
-        ("security.inter.broker.protocol", "SASL_SSL", True),
         ("create.topic.policy.class.name", "", False),
         ("create.topic.policy.class.name", "com.example.Policy", True),
         ("remote.log.storage.system.enable", "False", False),

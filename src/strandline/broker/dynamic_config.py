@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
-from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change
+from strandline.config.node_settings import NODE_SETTINGS, refusal_of_change, setting_of_listener
 from strandline.errors import InvalidConfig
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER
 
@@ -59,8 +59,9 @@ def _usable(settings: Mapping[str, str], *, for_one_broker: bool) -> dict[str, s
             refusal = refusal_of_change(name, for_one_broker=for_one_broker)
             if refusal is not None:
                 raise InvalidConfig(refusal)
-            if name in NODE_SETTINGS:
-                NODE_SETTINGS[name].parse(raw)
+            known = NODE_SETTINGS.get(name) or setting_of_listener(name)
+            if known is not None:
+                known.parse(raw)
         except InvalidConfig as error:
             log.error("a dynamic setting is ignored: %s", error)
         else:

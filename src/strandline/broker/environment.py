@@ -31,5 +31,5 @@ class Environment:
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Return where other brokers reach this broker; None if it is not registered or has no such listener."""
-        broker = self.image().brokers.get(broker_id)
-        return None if broker is None else broker.address(self.config().inter_broker_listener_name)
+        broker, config = self.image().brokers.get(broker_id), self.config()
+        return None if broker is None else broker.address(*config.inter_broker_listener())

@@ -86,7 +86,7 @@ class Node:
         self.started_ms = runtime.now_ms()
         self.watchdog = Watchdog(runtime)
         self.watchdog.explain = self._explain_stall
-        self.watchdog.on_look = lambda: self.dispatcher.next_window()
+        self.watchdog.on_look = self._next_window
         self.gc_pauses = GcPauses()
         disk = disk or RealDisk()
         self.directory = LogDirectory(data, disk=disk, open_files_max=_open_files_max(config))
@@ -116,14 +116,16 @@ class Node:
                 node_id=self.node_id,
                 directory_id=self.directory_id,
                 cluster_id=self.cluster_id,
-                listener_address=self.controller_server.advertised,
+                listener_address=self._controller_address(),
             ),
             connect=lambda host, port: Channel(runtime, network, host, port, client_id=f"quorum-{self.node_id}"),
         )
         self.authorizer = self._make_authorizer()
         channels = ControllerChannels(environment, self, self.controller_server.routes, self.metadata.leader_address)
         self.controller_channel = channels.open("control")
-        self.dispatcher.forward = Forwarding(channels.open("forwarding")).forward
+        forward = Forwarding(channels.open("forwarding")).forward
+        for dispatcher in self.client_server.dispatchers:
+            dispatcher.forward = forward
         self.dynamic_config = DynamicConfig(environment)
         self.dynamic_config.subscribe(self._configure)
         self.dynamic_config.subscribe(self.controller.configure)
@@ -355,12 +357,24 @@ class Node:
         if meter is not None:
             meter.count_error(code)
 
-    def advertised(self) -> tuple[str, int]:
-        return self.client_server.advertised or ("", 0)
+    def advertised(self, listener_name: str) -> tuple[str, int] | None:
+        return self.client_server.advertised(listener_name)
+
+    def _controller_address(self) -> tuple[str, int] | None:
+        """Return where voters reach this controller."""
+        for _, host, port, _ in self.controller_server.endpoints():
+            return host, port
+        return None
+
+    def _next_window(self) -> None:
+        for dispatcher in self.client_server.dispatchers:
+            dispatcher.next_window()
 
     def _explain_stall(self, stalled_s: float) -> str:
         """Return what kept the loop, as far as it was measured."""
-        slow, self.dispatcher.slow = self.dispatcher.slow, None
+        slow = None
+        for dispatcher in self.client_server.dispatchers:
+            slow, dispatcher.slow = dispatcher.slow or slow, None
         gc_s, self.gc_pauses.unread_longest_s = self.gc_pauses.unread_longest_s, 0.0
         if gc_s > stalled_s / 2:
             return f"Python's garbage collector ran for {gc_s * 1000:.0f} ms"

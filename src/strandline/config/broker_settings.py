@@ -250,7 +250,15 @@ class BrokerSettings:
         "inter.broker.listener.name",
         None,
         None,
-        "The listener other brokers use; there is one for clients, and it is that one, unless another broker has more.",
+        "The listener that brokers use among themselves. Where it is not set: the one that is named like "
+        "`security.inter.broker.protocol`, else the first one for clients.",
+    )
+    security_inter_broker_protocol: str = text(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "The protocol that brokers speak among themselves, where `inter.broker.listener.name` is not set. Only one of "
+        "the two may be set.",
     )
     listener_security_protocol_map: str | None = text(
         "listener.security.protocol.map",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from strandline.config.cluster_settings import ClusterSettings
-from strandline.config.listeners import PORT_MAX, NodeListeners
+from strandline.config.listeners import PORT_MAX, SECURITY_PROTOCOLS, NodeListeners
 from strandline.errors import InvalidConfig
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
@@ -28,9 +30,6 @@ def _check_listeners(config: ClusterSettings, listeners: NodeListeners, *, names
     given, clients, controllers, _ = listeners
     if config.is_broker and not clients:
         raise InvalidConfig(f"listeners={given!r} has no listener for clients")
-    if len(clients) > 1:
-        # A listener that is never opened would be noticed only by clients that cannot connect.
-        raise InvalidConfig(f"listeners={given!r} has several listeners for clients; a node opens one for now")
     if config.is_controller and not controllers:
         if config.controller_listener_names or not config.is_broker:
             names = ",".join(config.controller_listener_names)
@@ -50,7 +49,42 @@ def _check_listeners(config: ClusterSettings, listeners: NodeListeners, *, names
         )
 
 
+def check_protocol_map(protocols: str | None) -> None:
+    """Raise InvalidConfig for an entry of `listener.security.protocol.map` that is not NAME:PROTOCOL."""
+    for entry in filter(None, (protocols or "").split(",")):
+        name, _, protocol = entry.partition(":")
+        if not name.strip() or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            raise InvalidConfig(
+                f"listener.security.protocol.map has {entry.strip()!r}; expected NAME:PROTOCOL, comma-separated, with "
+                f"one of {', '.join(SECURITY_PROTOCOLS)}"
+            )
+
+
+def check_inter_broker(name: str | None, listeners: NodeListeners, *, given: Mapping[str, str]) -> None:
+    """Raise InvalidConfig if brokers could not find the listener that they use among themselves."""
+    if name is None:
+        return
+    if "security.inter.broker.protocol" in given:
+        raise InvalidConfig(
+            "both inter.broker.listener.name and security.inter.broker.protocol are set; expected only the first"
+        )
+    names = [each.name for each in listeners.clients]
+    if len(names) > 1 and name.upper() not in names:
+        raise InvalidConfig(
+            f"inter.broker.listener.name={name} is none of listeners={listeners.given!r}; expected one of "
+            f"{', '.join(names)}"
+        )
+
+
 def _check_advertised(listeners: NodeListeners) -> None:
+    names = {each.name for each in listeners.clients}
+    told = {each.name for each in listeners.advertised}
+    for_quorum = {each.name for each in listeners.controllers}
+    if len(names) > 1 and (unknown := sorted(told - names - for_quorum)):
+        raise InvalidConfig(
+            f"advertised.listeners has {', '.join(unknown)}, and listeners={listeners.given!r} does not; expected "
+            "names of listeners"
+        )
     for each in listeners.advertised:
         if each.host in EVERY_INTERFACE:
             raise InvalidConfig(

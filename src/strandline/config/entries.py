@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from strandline.config.node_config import BrokerConfig
-from strandline.config.node_settings import NODE_SETTINGS, NodeSetting
+from strandline.config.node_settings import NODE_SETTINGS, NodeSetting, setting_of_listener
 from strandline.config.resource_settings import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from strandline.config.settings import CONFIG_TYPES, ConfigSource, Setting, Synonym, text_of
 from strandline.config.topic_config import TOPIC_SETTINGS, other_topic_settings
@@ -44,9 +44,9 @@ def broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
     for name, node_setting in NODE_SETTINGS.items():
         if not node_setting.setting.hidden:
             yield _broker_entry(name, node_setting, config)
-    for name in {**config.dynamic_default, **config.dynamic_broker}:
+    for name in {**config.given, **config.dynamic_default, **config.dynamic_broker}:
         if name not in NODE_SETTINGS:
-            yield _unknown_entry(name, [source for source, layer in config.layers() if name in layer])
+            yield _other_entry(name, config)
 
 
 def default_broker_entries(config: BrokerConfig) -> Iterator[ConfigEntry]:
@@ -82,6 +82,28 @@ def _broker_entry(name: str, node_setting: NodeSetting, config: BrokerConfig) ->
         synonyms,
         read_only=not node_setting.is_dynamic,
         is_sensitive=is_sensitive,
+    )
+
+
+def _other_entry(name: str, config: BrokerConfig) -> ConfigEntry:
+    """Return the entry of a setting of one listener, or of a dynamic one that this version does not know."""
+    layers = [(source, layer[name]) for source, layer in config.layers() if name in layer]
+    of_listener = setting_of_listener(name)
+    if of_listener is None:
+        return _unknown_entry(name, [source for source, _ in layers])
+    setting = of_listener.setting
+    synonyms = tuple(
+        ConfigSynonym(name, None if setting.is_sensitive else of_listener.shown(raw), source) for source, raw in layers
+    )
+    return ConfigEntry(
+        name,
+        synonyms[0].value,
+        synonyms[0].source,
+        of_listener.config_type,
+        setting.doc,
+        synonyms,
+        read_only=not of_listener.is_dynamic,
+        is_sensitive=setting.is_sensitive,
     )
 
 

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from strandline.errors import InvalidConfig
 
 PORT_MAX = 65_535
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""In the order of their numbers in Kafka's protocol."""
 
 
 class ListenerAddress(NamedTuple):
@@ -27,6 +30,15 @@ class NodeListeners(NamedTuple):
     controllers: list[ListenerAddress]
     advertised: list[ListenerAddress]
     """The addresses that the node tells to clients and controllers. Empty where they follow from the ports it took."""
+
+
+def security_protocol(listener_name: str, protocols: str | None) -> str:
+    """Return the protocol of a listener: as `protocols` maps it, else its name if that is one, else PLAINTEXT."""
+    for entry in (protocols or "").split(","):
+        name, _, protocol = entry.partition(":")
+        if name.strip().upper() == listener_name:
+            return protocol.strip().upper()
+    return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
 
 
 def parse_address(raw: str) -> tuple[str, int]:

@@ -12,14 +12,22 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
-from strandline.config.cluster_checks import check_cluster
+from strandline.config.cluster_checks import check_cluster, check_inter_broker, check_protocol_map
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
-from strandline.config.listeners import ListenerAddress, NodeListeners, parse_listeners
+from strandline.config.listeners import (
+    PLAINTEXT,
+    SECURITY_PROTOCOLS,
+    ListenerAddress,
+    NodeListeners,
+    parse_listeners,
+    security_protocol,
+)
 from strandline.config.node_settings import (
     BROKER_SETTINGS,
     NODE_SETTINGS,
@@ -27,6 +35,7 @@ from strandline.config.node_settings import (
     check_unknown,
     from_environment,
     is_refused,
+    setting_of_listener,
 )
 from strandline.config.properties import parse_properties
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
@@ -43,8 +52,6 @@ IN_SYNC_OF_CLUSTER = 2
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 COMMAND_LINE = "-X"
-PLAINTEXT = "PLAINTEXT"
-SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class TopicConfigEntry(NamedTuple):
@@ -98,12 +105,15 @@ class BrokerConfig(
             for name, raw in properties.items():
                 if is_refused(name):
                     check_refused(name, raw, source)
+                elif (of_listener := setting_of_listener(name)) is not None:
+                    of_listener.parse(raw, source=source)
+                    given[name] = raw
                 elif name not in NODE_SETTINGS:
                     warnings.append(check_unknown(name, source, must_be_known=source == COMMAND_LINE))
                 else:
                     values[name] = NODE_SETTINGS[name].parse(raw, source=source)
                     given[name], origin[name] = raw, source
-        idle = [name for name in given if name not in _HELD]
+        idle = [name for name in given if name in NODE_SETTINGS and name not in _HELD]
         if idle:
             warnings.append(f"without effect here: {', '.join(idle)}; docs/configuration.md says why")
         config = cls(**_resolved(values), given=given, warnings=tuple(warnings))  # type: ignore[arg-type]
@@ -138,7 +148,9 @@ class BrokerConfig(
         listeners = NodeListeners(
             ",".join(self.listeners), self.client_listeners(), self.controller_listeners(), self._all_advertised()
         )
+        check_protocol_map(self.listener_security_protocol_map)
         check_cluster(self, listeners, names_other_voters=self.names_other_voters())
+        check_inter_broker(self.inter_broker_listener_name, listeners, given=self.given)
         check_groups(self)
         check_storage(self)
         check_authorizer(self)
@@ -155,10 +167,14 @@ class BrokerConfig(
 
     def _check_dynamic(self) -> None:
         """Check dynamic settings. A node that accepts no connection is rejected, because no client could undo that."""
+        check_protocol_map(self.listener_security_protocol_map)
         self._check_protocols()
         check_groups(self)
         check_storage(self)
         changed = {**self.dynamic_default, **self.dynamic_broker}
+        for name, raw in changed.items():
+            if (of_listener := setting_of_listener(name)) is not None:
+                of_listener.parse(raw)
         if "max.connections" in changed and self.max_connections < 1:
             raise InvalidConfig("max.connections=0 is not allowed while a node runs; expected at least 1")
         if "max.connections.per.ip" in changed and self.max_connections_per_ip < 1:
@@ -188,11 +204,43 @@ class BrokerConfig(
 
     def security_protocol(self, listener_name: str) -> str:
         """Return the protocol of a listener: as mapped, else its name if that is a protocol, else PLAINTEXT."""
-        for entry in (self.listener_security_protocol_map or "").split(","):
-            name, _, protocol = entry.partition(":")
-            if name.strip().upper() == listener_name:
-                return protocol.strip().upper()
-        return listener_name if listener_name in SECURITY_PROTOCOLS else PLAINTEXT
+        return security_protocol(listener_name, self.listener_security_protocol_map)
+
+    def listener_text(self, listener_name: str, key: str, mechanism: str = "") -> str | None:
+        """Return the text in force of a setting for this listener: its own, else the one of the node; None if unset.
+
+        `listener.name.<name>.<mechanism>.<key>` is its own text for one SASL mechanism.
+        """
+        prefix = f"listener.name.{listener_name.lower()}."
+        names = (f"{prefix}{mechanism.lower()}.{key}", f"{prefix}{key}") if mechanism else (f"{prefix}{key}",)
+        for name in names:
+            for _, layer in self.layers():
+                if name in layer:
+                    return layer[name]
+        return self.text(key)
+
+    def listener_number(self, listener_name: str, key: str) -> int | None:
+        """Return the number that is set for this listener alone; None if there is none."""
+        name = f"listener.name.{listener_name.lower()}.{key}"
+        for _, layer in self.layers():
+            if name in layer:
+                value = NODE_SETTINGS[key].parse(layer[name])
+                assert isinstance(value, int)
+                return value
+        return None
+
+    def inter_broker_listener(self) -> tuple[str | None, int]:
+        """Return the name of the listener that brokers use among themselves, and the number of its protocol.
+
+        Without a name it is the listener that is called like `security.inter.broker.protocol`, else the first one.
+        """
+        return _inter_broker_listener(
+            self.listeners,
+            self.controller_listener_names,
+            self.listener_security_protocol_map,
+            self.inter_broker_listener_name,
+            self.security_inter_broker_protocol,
+        )
 
     def client_listeners(self) -> list[ListenerAddress]:
         """Return the listeners for clients and brokers: all that are not for controllers."""
@@ -288,6 +336,20 @@ _HELD = frozenset(
     if node_setting.setting.name in BROKER_SETTINGS | TOPIC_SETTINGS
 )
 """Names whose values the configuration holds. All others are accepted without effect."""
+
+
+@lru_cache(maxsize=64)
+def _inter_broker_listener(
+    listeners: tuple[str, ...], controller_names: tuple[str, ...], protocols: str | None, name: str | None, wanted: str
+) -> tuple[str | None, int]:
+    if name is None:
+        for_quorum = {each.upper() for each in controller_names}
+        names = [each.name for each in parse_listeners(",".join(listeners)) if each.name not in for_quorum]
+        of_protocol = [each for each in names if security_protocol(each, protocols) == wanted]
+        name = wanted if wanted in names else next(iter(of_protocol or names), None)
+    if name is None:
+        return None, SECURITY_PROTOCOLS.index(wanted)
+    return name.upper(), SECURITY_PROTOCOLS.index(security_protocol(name.upper(), protocols))
 
 
 def _resolved(values: Mapping[str, Value]) -> dict[str, object]:

@@ -142,7 +142,17 @@ REFUSED_SETTINGS: Final[dict[str, OtherSetting]] = {
     other.name: other for other in OTHER_SETTINGS if other.verdict != NO_EFFECT and not other.is_topic
 }
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_PER_LISTENER = re.compile(r"(ssl|sasl|max\.connections?|connections\.max\.reauth|principal\.builder)(\..+)?")
 _BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUSED_SETTINGS)}
+
+
+def setting_of_listener(name: str) -> NodeSetting | None:
+    """Return the setting that `listener.name.<listener>.[<mechanism>.]<name>` gives to one listener; None if none."""
+    match = _OF_LISTENER.fullmatch(name)
+    if match is None:
+        return None
+    key = match[1] if match[1] in NODE_SETTINGS else match[1].partition(".")[2]
+    return NODE_SETTINGS.get(key) if _PER_LISTENER.fullmatch(key) else None
 
 
 def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
@@ -153,7 +163,7 @@ def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
     refused = REFUSED_SETTINGS.get(name)
     if refused is not None:
         return f"{name} is refused: {refused.reason}"
-    known = NODE_SETTINGS.get(name)
+    known = NODE_SETTINGS.get(name) or setting_of_listener(name)
     if known is None:
         return None
     if not known.is_dynamic:

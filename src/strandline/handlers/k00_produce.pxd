@@ -7,7 +7,7 @@ cimport cython
     append_time_ms=cython.longlong,
 )
 cdef _append_all(node, request, asked, list results, list waits, verdicts, guard, to_open)
-cdef bytes _encode(node, list results, int version)
+cdef bytes _encode(node, list results, int version, connection)
 
 cdef class PartitionWait:
     cdef public Py_ssize_t position

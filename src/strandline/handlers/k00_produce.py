@@ -94,7 +94,7 @@ def start(
             connection.leave_unanswered()
         return
     if not waits:
-        connection.reply_now(correlation_id, flexible, _encode(node, results, version))
+        connection.reply_now(correlation_id, flexible, _encode(node, results, version, connection))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
     _wait(node, exchange, request, version, results, waits)
@@ -224,9 +224,10 @@ def _record_errors(error: BaseException) -> RecordErrors:
     return error.record_errors if isinstance(error, InvalidRecords) else ()
 
 
-def _encode(node: BrokerServices, results: list[PartitionResult], version: int) -> bytes:
+def _encode(node: BrokerServices, results: list[PartitionResult], version: int, connection: Connection) -> bytes:
     leaders = [result.leader[0] for result in results if result.leader is not None]
-    return encode_produce_response(results, version, endpoints=leaders_section(node, leaders) if leaders else NO_TAGS)
+    endpoints = leaders_section(node, leaders, connection.listener_name) if leaders else NO_TAGS
+    return encode_produce_response(results, version, endpoints=endpoints)
 
 
 class PartitionWait:
@@ -275,7 +276,7 @@ class ProduceWait:
 
     def answer(self) -> None:
         self.done = True
-        self.exchange.reply(_encode(self.node, self.results, self.version))
+        self.exchange.reply(_encode(self.node, self.results, self.version, self.exchange.connection))
 
 
 class OpeningProduce:
@@ -431,5 +432,5 @@ class OpeningProduce:
         elif waits:
             _wait(self._node, exchange, self._request, self._version, results, waits)
         else:
-            exchange.reply(_encode(self._node, results, self._version))
+            exchange.reply(_encode(self._node, results, self._version, exchange.connection))
         self._connection.go_on()

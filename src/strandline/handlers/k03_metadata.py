@@ -40,6 +40,7 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 # ... and create, alter, describe, cluster action, describe and alter configs, idempotent write.
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 OPERATIONS_NOT_ASKED = -(2**31)
+LISTENER_NOT_FOUND_FROM = 6
 
 
 def handle(context: RequestContext, request: MetadataRequest) -> EncodedResponse | None:
@@ -83,9 +84,18 @@ class _Answer:
         self._version = context.api_version
         self._with_cluster_operations = request.include_cluster_authorized_operations
         self._with_topic_operations = request.include_topic_authorized_operations
-        self._key = ("metadata", self._version)
+        self._listener_name = context.listener_name
+        self._look_at_brokers()
         self.refused: dict[str, int] = {}
         """Codes of topics that could not be created."""
+
+    def _look_at_brokers(self) -> None:
+        """Note which brokers lack the listener of this request; repeated when brokers changed meanwhile."""
+        self._brokers_version = self._image.brokers_version
+        self._unreachable = brokers_without(self._image, self._listener_name)
+        # Encoded topics are the same for all listeners that every broker has, and are kept once for all of them.
+        listener_name = self._listener_name if self._unreachable else ""
+        self._key = ("metadata", self._version, listener_name)
 
     def shows(self, topic: Topic) -> bool:
         """Return whether the topic is in a list of all of them."""
@@ -137,6 +147,8 @@ class _Answer:
 
     def topic(self, topic: Topic) -> bytes:
         """Return the encoded topic, from its cache if neither it nor the brokers changed."""
+        if self._brokers_version != self._image.brokers_version:
+            self._look_at_brokers()
         operations = TOPIC_OPERATIONS if self._with_topic_operations else OPERATIONS_NOT_ASKED
         if self._guard is not None and self._with_topic_operations:
             operations = self._guard.operations(ResourceType.TOPIC, topic.name)
@@ -149,12 +161,28 @@ class _Answer:
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
-            partitions=[_partition(self._image, index, each) for index, each in enumerate(topic.partitions)],
+            partitions=[self._partition(index, each) for index, each in enumerate(topic.partitions)],
             topic_authorized_operations=operations,
         )
         encoded = encode(message, self._version)
         topic.answers[key] = (self._image.brokers_version, encoded)
         return encoded
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        leader, offline = partition_state(self._image, partition, self._unreachable)
+        code = ErrorCode.NONE
+        if leader < 0:
+            lacks_listener = partition.leader in self._unreachable and self._version >= LISTENER_NOT_FOUND_FROM
+            code = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=offline,
+        )
 
     def of(self, topics: Iterable[bytes]) -> EncodedResponse:
         """Return the response with these encoded topics; what is around them is small and encoded each time."""
@@ -165,7 +193,7 @@ class _Answer:
     def _around(self) -> MetadataResponse:
         brokers = []
         for broker in self._image.brokers.values():
-            endpoint = endpoint_of(self._node, broker.id)
+            endpoint = endpoint_of(self._node, broker.id, self._listener_name)
             if endpoint is not None:
                 host, port = endpoint
                 brokers.append(MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack))
@@ -186,24 +214,24 @@ class _Answer:
         return self._guard.operations(ResourceType.CLUSTER)
 
 
-def partition_state(image: ClusterImage, partition: PartitionImage) -> tuple[int, list[int]]:
-    """Return the leader, or -1 if it is offline, and the offline replicas."""
-    offline = [broker_id for broker_id in partition.replicas if not _is_alive(image, broker_id)]
+def brokers_without(image: ClusterImage, listener_name: str) -> frozenset[int]:
+    """Return the brokers that are alive and have no listener of this name: its clients cannot reach them."""
+    return frozenset(
+        broker.id
+        for broker in image.brokers.values()
+        if not broker.registration.fenced and broker.endpoint(listener_name) is None
+    )
+
+
+def partition_state(
+    image: ClusterImage, partition: PartitionImage, unreachable: frozenset[int]
+) -> tuple[int, list[int]]:
+    """Return the leader, or -1 if it is offline, and the offline replicas. `unreachable` brokers are offline, too."""
+    offline = [
+        broker_id for broker_id in partition.replicas if broker_id in unreachable or not _is_alive(image, broker_id)
+    ]
     leader_is_there = partition.leader >= 0 and partition.leader not in offline
     return partition.leader if leader_is_there else -1, offline
-
-
-def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> MetadataResponsePartition:
-    leader, offline = partition_state(image, partition)
-    return MetadataResponsePartition(
-        error_code=0 if leader >= 0 else int(ErrorCode.LEADER_NOT_AVAILABLE),
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=offline,
-    )
 
 
 def _is_alive(image: ClusterImage, broker_id: int) -> bool:

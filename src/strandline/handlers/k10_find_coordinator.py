@@ -42,21 +42,20 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     if name is None:
         _answer(context, request, _refusal(request))
     elif context.node.image.topic_by_name(name) is not None:
-        _answer(context, request, lambda key: _find(context.node, name, key))
+        _answer(context, request, lambda key: _find(context, name, key))
     else:
         # Whether it was refused needs no look: then the look-up fails.
-        create_missing(
-            context.node, [name], lambda _: _answer(context, request, lambda key: _find(context.node, name, key))
-        )
+        create_missing(context.node, [name], lambda _: _answer(context, request, lambda key: _find(context, name, key)))
 
 
-def _find(node: BrokerServices, name: str, key: str) -> Found:
+def _find(context: RequestContext, name: str, key: str) -> Found:
+    node = context.node
     topic = node.image.topic_by_name(name)
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node, name), _NOWHERE
     index_of = partition_of_transactional_id if name == TRANSACTION_STATE else partition_of_group
     partition = topic.partitions[index_of(key, partition_count=len(topic.partitions))]
-    endpoint = endpoint_of(node, partition.leader)
+    endpoint = endpoint_of(node, partition.leader, context.listener_name)
     if endpoint is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE, _NOWHERE
     return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)

@@ -37,9 +37,9 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             endpoint_type=CONTROLLERS,
             cluster_id=node.cluster_id,
             controller_id=-1 if leader_id is None else leader_id,
-            brokers=_controllers(node),
+            brokers=_controllers(node, context.listener_name),
         )
-    brokers = _brokers(node, with_fenced=request.include_fenced_brokers)
+    brokers = _brokers(node, context.listener_name, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=node.node_id if any(broker.broker_id == node.node_id for broker in brokers) else -1,
@@ -61,30 +61,29 @@ def _refusal(endpoint_type: int, *, is_at_controller: bool) -> DescribeClusterRe
     return DescribeClusterResponse(error_code=code, error_message=message)
 
 
-def _controllers(node: BrokerServices) -> list[DescribeClusterBroker]:
-    """Return the registered controllers, in the order of their ids."""
+def _controllers(node: BrokerServices, listener_name: str) -> list[DescribeClusterBroker]:
+    """Return the registered controllers that have this listener, in the order of their ids."""
     registered = [
-        record
+        (record.controller_id, endpoint)
         for (kind, *_), record in node.image.kept.by_identity.items()
-        if kind == "controller" and record.end_points
+        if kind == "controller"
+        for endpoint in record.end_points
+        if endpoint.name == listener_name
     ]
     return [
         DescribeClusterBroker(
-            broker_id=record.controller_id,
-            host=record.end_points[0].host,
-            port=record.end_points[0].port,
-            rack=None,
-            is_fenced=False,
+            broker_id=controller_id, host=endpoint.host, port=endpoint.port, rack=None, is_fenced=False
         )
-        for record in sorted(registered, key=lambda each: each.controller_id)
+        for controller_id, endpoint in sorted(registered, key=lambda each: each[0])
     ]
 
 
-def _brokers(node: BrokerServices, *, with_fenced: bool) -> list[DescribeClusterBroker]:
+def _brokers(node: BrokerServices, listener_name: str, *, with_fenced: bool) -> list[DescribeClusterBroker]:
     described = []
     for broker in node.image.brokers.values():
         is_fenced = broker.registration.fenced
-        endpoint = registered_endpoint_of(node, broker.id) if with_fenced else endpoint_of(node, broker.id)
+        find = registered_endpoint_of if with_fenced else endpoint_of
+        endpoint = find(node, broker.id, listener_name)
         if endpoint is not None:
             host, port = endpoint
             described.append(

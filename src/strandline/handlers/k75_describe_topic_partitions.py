@@ -18,11 +18,11 @@ from strandline.codec.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 from strandline.errors import ErrorCode
-from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, partition_state
+from strandline.handlers.k03_metadata import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, brokers_without, partition_state
 from strandline.handlers.support.context import EncodedResponse, RequestContext
 from strandline.handlers.support.response_parts import joined
 from strandline.quorum.controller.topic_names import is_internal, why_invalid
-from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage, Topic
+from strandline.quorum.image.cluster_image import PartitionImage, Topic
 from strandline.runtime.time_slicing import gradually
 from strandline.security.acl.kinds import Operation, ResourceType
 
@@ -60,6 +60,7 @@ class _Page:
         self._node = context.node
         self._image = context.node.image
         self._guard = context.guard
+        self._unreachable = brokers_without(self._image, context.listener_name)
         self._first_partition = first_partition
         self._topics: list[bytes] = []
         self._next: Cursor | None = None
@@ -89,7 +90,7 @@ class _Page:
             end = min(len(topic.partitions), first + left)
             partitions = []
             for index in range(first, end):
-                partitions.append(encode(_partition(self._image, index, topic.partitions[index]), VERSIONS[1]))
+                partitions.append(encode(self._partition(index, topic.partitions[index]), VERSIONS[1]))
                 yield
             self._add(_described(topic, self._operations(name)), partitions)
             if end < len(topic.partitions):
@@ -99,6 +100,21 @@ class _Page:
 
     def _operations(self, name: str) -> int:
         return TOPIC_OPERATIONS if self._guard is None else self._guard.operations(ResourceType.TOPIC, name)
+
+    def _partition(self, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+        leader, offline = partition_state(self._image, partition, self._unreachable)
+        lacks_listener = leader < 0 and partition.leader in self._unreachable
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.NONE,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            eligible_leader_replicas=partition.eligible_leader_replicas or [],
+            last_known_elr=partition.last_known_elr or [],
+            offline_replicas=offline,
+        )
 
     def _add(self, topic: DescribeTopicPartitionsResponseTopic, partitions: list[bytes]) -> None:
         self._topics.append(joined(topic, VERSIONS[1], partitions, tail_size=_OPERATIONS_SIZE))
@@ -127,18 +143,4 @@ def _described(topic: Topic, operations: int) -> DescribeTopicPartitionsResponse
 def _error(name: str, code: ErrorCode, operations: int = OPERATIONS_NOT_ASKED) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=name, error_code=code, is_internal=is_internal(name), topic_authorized_operations=operations
-    )
-
-
-def _partition(image: ClusterImage, index: int, partition: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    leader, offline = partition_state(image, partition)
-    return DescribeTopicPartitionsResponsePartition(
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=partition.eligible_leader_replicas or [],
-        last_known_elr=partition.last_known_elr or [],
-        offline_replicas=offline,
     )

@@ -137,7 +137,12 @@ class Member:
     def _dispatcher(self, listener: str) -> Dispatcher:
         me: Any = self
         dispatcher = Dispatcher(
-            me, routes(listener), frame_size_max=1 << 20, inbox_bytes_max=1 << 30, listener=listener
+            me,
+            routes(listener),
+            frame_size_max=1 << 20,
+            inbox_bytes_max=1 << 30,
+            listener=listener,
+            listener_name="CONTROLLER" if listener == CONTROLLER else "PLAINTEXT",
         )
         dispatcher.is_active = lambda: self.metadata.is_leader
         return dispatcher
@@ -148,7 +153,7 @@ class Member:
         listener.open()
         return listener
 
-    def advertised(self) -> tuple[str, int]:
+    def advertised(self, listener_name: str) -> tuple[str, int]:
         return self.host_name, CLIENT_PORT
 
     def count_error(self, api_key: int, code: int) -> None:

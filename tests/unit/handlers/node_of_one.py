@@ -146,12 +146,16 @@ class NodeOfOne:
             for topic in self.image.topics.values()
         }
 
-    def start_broker(self, broker_id: int, rack: str | None = None) -> None:
+    def start_broker(
+        self, broker_id: int, rack: str | None = None, listeners: tuple[str, ...] = ("PLAINTEXT",)
+    ) -> None:
         records = self.controller.register_broker(
             broker_id,
             epoch=len(self.log) + 1,
             incarnation_id=uuid.UUID(int=broker_id),
-            endpoints=[("PLAINTEXT", f"host-{broker_id}", 9000 + broker_id)],
+            endpoints=[
+                (name, f"host-{broker_id}", 9000 + 100 * number + broker_id, 0) for number, name in enumerate(listeners)
+            ],
             log_dirs=[uuid.UUID(int=1000 + broker_id)],
             rack=rack,
         )
@@ -160,7 +164,7 @@ class NodeOfOne:
     def count_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] += 1
 
-    def advertised(self) -> tuple[str, int]:
+    def advertised(self, listener_name: str) -> tuple[str, int]:
         return "127.0.0.1", 19092
 
     def partition(self, topic: str, index: int) -> Records | None:
@@ -211,6 +215,7 @@ class Context:
     guard: Any = None
     amend: Any = None
     session: Session = ANONYMOUS_SESSION
+    listener_name: str = "PLAINTEXT"
     connection: OwnLink = OWN_LINK
     """What heartbeats come by: it lives as long as the node."""
 

@@ -193,3 +193,36 @@ def test_authorized_operations_are_all_of_them_when_asked_for(version: int) -> N
 
 def test_a_topic_named_twice_is_told_once() -> None:
     assert len(metadata(node_with("a"), by_names("a", "a")).topics) == 1
+
+
+def test_addresses_are_those_of_the_listener_that_was_asked() -> None:
+    node = node_with("a", partitions=1)
+    node.start_broker(2, listeners=("PLAINTEXT", "OUTSIDE"))
+    node.start_broker(3)
+    node.flush()
+    for listener_name, expected in (
+        ("PLAINTEXT", [(1, 19092), (2, 9002), (3, 9003)]),
+        ("OUTSIDE", [(1, 19092), (2, 9102)]),
+    ):
+        context = Context(node, LAST, listener_name=listener_name)
+        context.reply(k03_metadata.handle(context, MetadataRequest(topics=None)))
+        answer = context.answer(MetadataResponse)
+        assert [(each.node_id, each.port) for each in answer.brokers] == expected
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)])
+def test_a_leader_without_the_listener_is_named_to_none_of_its_clients(version: int, code: ErrorCode) -> None:
+    node = node_with("a", partitions=1)
+
+    def partition(listener_name: str) -> tuple[int, int, list[int]]:
+        context = Context(node, version, listener_name=listener_name)
+        context.reply(k03_metadata.handle(context, by_names("a")))
+        (found,) = context.answer(MetadataResponse).topics[0].partitions
+        return found.error_code, found.leader_id, found.offline_replicas
+
+    assert partition("PLAINTEXT") == (0, 1, [])
+    assert partition("OUTSIDE") == (code, -1, [1])
+    assert partition("PLAINTEXT") == (0, 1, []), "an answer for another listener was kept"
+    node.start_broker(1, listeners=("PLAINTEXT", "OUTSIDE"))
+    node.flush()
+    assert partition("OUTSIDE") == (0, 1, [])

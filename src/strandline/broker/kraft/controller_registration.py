@@ -37,13 +37,13 @@ def registration_request(
     node_id: int,
     incarnation_id: uuid.UUID,
     *,
-    endpoints: Sequence[tuple[str, str, int]],
+    endpoints: Sequence[tuple[str, str, int, int]],
     features: Mapping[str, tuple[int, int]],
 ) -> ControllerRegistrationRequest:
     return ControllerRegistrationRequest(
         controller_id=node_id,
         incarnation_id=incarnation_id,
-        listeners=[Listener(name=name, host=host, port=port) for name, host, port in endpoints],
+        listeners=[Listener(*each) for each in endpoints],
         features=[
             Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
             for name, (lowest, highest) in features.items()

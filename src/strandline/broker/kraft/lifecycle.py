@@ -66,8 +66,8 @@ class Identity:
     cluster_id: str
     incarnation_id: uuid.UUID
     """Of this life of the process."""
-    endpoints: Sequence[tuple[str, str, int]]
-    """Listener, host, port, as others are to reach it."""
+    endpoints: Sequence[tuple[str, str, int, int]]
+    """Listener, host, port and security protocol, as others are to reach it."""
     features: Mapping[str, tuple[int, int]]
     log_dirs: Sequence[uuid.UUID]
     rack: str | None = None
@@ -236,7 +236,7 @@ class Lifecycle:
             broker_id=identity.broker_id,
             cluster_id=identity.cluster_id,
             incarnation_id=identity.incarnation_id,
-            listeners=[Listener(name=name, host=host, port=port) for name, host, port in identity.endpoints],
+            listeners=[Listener(*each) for each in identity.endpoints],
             features=[
                 Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, (lowest, highest) in identity.features.items()

@@ -71,7 +71,7 @@ class LivenessProbes:
         """Probe the address of a broker, and tell the controller what came of it."""
         environment, controller = self._environment, self._controller
         broker = environment.image().brokers.get(watched.broker_id)
-        address = None if broker is None else broker.address(environment.config().inter_broker_listener_name)
+        address = None if broker is None else environment.address_of(broker.id) or broker.first_address
         if broker is None or address is None:
             controller.on_probed(watched, -1, ProbeOutcome.UNKNOWN, now=environment.runtime.monotonic())
             return

@@ -80,7 +80,7 @@ class Membership:
                 broker_id=environment.node_id,
                 cluster_id=environment.cluster_id,
                 incarnation_id=incarnation_id,
-                endpoints=self._endpoints(),
+                endpoints=self._clients.endpoints(),
                 features=SUPPORTED_FEATURES,
                 log_dirs=[directory_id],
                 rack=environment.config().broker_rack,
@@ -120,10 +120,6 @@ class Membership:
         brokers = self._metadata.image.brokers
         return any(each.is_active for broker_id, each in brokers.items() if broker_id != self._environment.node_id)
 
-    def _endpoints(self) -> list[tuple[str, str, int]]:
-        host, port = self._clients.advertised or ("", 0)
-        return [(listener.name, host, port) for listener in self._environment.config().client_listeners()[:1]]
-
     # Joining
 
     def start(self) -> None:
@@ -152,7 +148,7 @@ class Membership:
             environment.node_id,
             epoch=metadata.next_offset,
             incarnation_id=self._incarnation_id,
-            endpoints=self._endpoints(),
+            endpoints=self._clients.endpoints(),
             log_dirs=[self._directory_id],
             rack=environment.config().broker_rack,
             previous_epoch=self._directory.clean_broker_epoch,
@@ -165,10 +161,9 @@ class Membership:
 
     def _register_controller(self) -> None:
         environment = self._environment
-        address = self._controllers.advertised
-        if address is None:
+        endpoints = self._controllers.endpoints()
+        if not endpoints:
             return
-        endpoints = [(listener.name, *address) for listener in environment.config().controller_listeners()[:1]]
         request = registration_request(
             environment.node_id, self._incarnation_id, endpoints=endpoints, features=SUPPORTED_FEATURES
         )

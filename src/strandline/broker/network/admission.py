@@ -36,9 +36,9 @@ class Admission:
         self._allowance = 0.0
         self._refilled_at = 0.0
 
-    def is_full_for(self, host: str, connections: int, connections_of_host: int) -> bool:
-        """Whether one more connection of this host is one too many."""
-        if connections >= self.connections_max or connections >= self.connections_room:
+    def is_full_for(self, host: str, connections: int, connections_of_host: int, *, is_exempt: bool = False) -> bool:
+        """Return whether one more connection of this host is one too many; `connections_max` may not hold for it."""
+        if (connections >= self.connections_max and not is_exempt) or connections >= self.connections_room:
             return True
         of_host_max = self.connections_per_host_max
         if self.per_host_overrides:

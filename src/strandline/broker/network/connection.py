@@ -63,6 +63,7 @@ class RequestStarter(Protocol):
 
     listener: str
     sasl: GateKeeper | None
+    listener_name: str
     routes: dict[int, Route]
     limits: ConnectionLimits
     clock_ns: Callable[[], int] | None
@@ -188,6 +189,10 @@ class Connection:
     @property
     def peer_host(self) -> str:
         return self.transport.peer_host
+
+    @property
+    def listener_name(self) -> str:
+        return self.dispatcher.listener_name
 
     @property
     def inbox_size(self) -> int:

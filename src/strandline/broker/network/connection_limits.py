@@ -1,4 +1,7 @@
-"""What all connections of a listener share and count: memory, deadlines, how many there are, and how they end."""
+"""What all connections of one kind share and count: memory, deadlines, how many there are, and how they end.
+
+The listeners for clients share one of these, so that a limit of the node is one limit, however many listeners it has.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ log = logging.getLogger("strandline.broker")
 
 
 class ConnectionLimits:
-    """The limits that the connections of one listener share."""
+    """The limits that the connections of the listeners of one kind share."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], object]], object], *, frame_size_max: int, inbox_bytes_max: int
@@ -39,6 +42,8 @@ class ConnectionLimits:
         self.connections: dict[LimitedConnection, None] = {}
         """In the order in which they came: what is done to all of them is done in the same order in every run."""
         self.connections_by_host: dict[str, int] = {}
+        self.connections_by_listener: dict[str, int] = {}
+        self.connections_by_listener_host: dict[tuple[str, str], int] = {}
         self.deadlines = Deadlines()
         self.unsent = UnsentAnswers(self._shed, call_soon)
         self.accepted = 0
@@ -54,7 +59,7 @@ class ConnectionLimits:
         self._favoured_at = 0
         self._logged_at = self._logged = self._unlogged = 0
         self._is_high = False
-        self.on_pressure: Callable[[bool], None] = lambda is_high: None
+        self.on_pressure: list[Callable[[bool], None]] = []
         """Called when requests begin to fill more memory than was set aside for them, and when they no longer do."""
 
     @property
@@ -86,7 +91,8 @@ class ConnectionLimits:
         is_high = self.inbox_bytes > self.inbox_bytes_max
         if is_high != self._is_high:
             self._is_high = is_high
-            self.on_pressure(is_high)
+            for notify in self.on_pressure:
+                notify(is_high)
         if change > 0 and is_high:
             if self._favoured is None or self._favoured.closed:
                 self._favoured = connection
@@ -121,17 +127,25 @@ class ConnectionLimits:
     # Connections
 
     def welcome(self, connection: LimitedConnection) -> None:
-        host = connection.transport.peer_host
+        host, listener_name = connection.transport.peer_host, connection.listener_name
         connection.used_at = self.ticks
         self.accepted += 1
         connection.number = self.accepted
         self.connections[connection] = None
         self.deadlines.on_welcome(connection, self.ticks)
         self.connections_by_host[host] = self.connections_by_host.get(host, 0) + 1
+        self.connections_by_listener[listener_name] = self.connections_by_listener.get(listener_name, 0) + 1
+        place = listener_name, host
+        self.connections_by_listener_host[place] = self.connections_by_listener_host.get(place, 0) + 1
 
     def forget(self, connection: LimitedConnection) -> None:
         host = connection.transport.peer_host
-        self.connections.pop(connection, None)
+        if self.connections.pop(connection, False) is None:
+            place = connection.listener_name, host
+            self.connections_by_listener[place[0]] -= 1
+            self.connections_by_listener_host[place] -= 1
+            if not self.connections_by_listener_host[place]:
+                del self.connections_by_listener_host[place]
         self.deadlines.on_closed(connection)
         self.unsent.forget(connection)
         left = self.connections_by_host.get(host, 0) - 1

@@ -10,7 +10,8 @@ cdef class RequestContext:
     cdef public int api_version
 
 cdef class Dispatcher:
-    cdef public object node, listener, is_active, forward, clock_ns, window_clock_ns, current, slow, limits, sasl
+    cdef public object node, listener, listener_name, is_active, forward, clock_ns, window_clock_ns, current, slow, limits
+    cdef public object sasl
     cdef public dict routes
     cdef dict _software
     cdef public long long received_ns

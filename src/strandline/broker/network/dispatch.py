@@ -89,6 +89,10 @@ class RequestContext:
         return self._exchange.connection.dispatcher.listener == CONTROLLER
 
     @property
+    def listener_name(self) -> str:
+        return self._exchange.connection.dispatcher.listener_name
+
+    @property
     def client_port(self) -> int:
         return self._exchange.connection.transport.peer_port
 
@@ -124,9 +128,13 @@ class Dispatcher:
         inbox_bytes_max: int,
         clock_ns: Callable[[], int] | None = None,
         listener: str = BROKER,
+        listener_name: str = "",
+        limits: ConnectionLimits | None = None,
     ) -> None:
+        """Listeners of one kind may share `routes` and `limits`: then they are counted and limited together."""
         self.node = node
         self.listener = listener
+        self.listener_name = listener_name
         self.is_active: Callable[[], bool] = lambda: True
         """Whether this node is the active controller."""
         self.forward: Forward | None = None
@@ -147,9 +155,11 @@ class Dispatcher:
         """The last request that took long to start: nanoseconds, API, host, client id. The reader clears it."""
         if clock_ns is not None:
             for route in routes.values():
-                route.meter = RequestMeter(route.name)
+                route.meter = route.meter or RequestMeter(route.name)
         self.routes = routes
-        self.limits = ConnectionLimits(self.call_soon, frame_size_max=frame_size_max, inbox_bytes_max=inbox_bytes_max)
+        self.limits = limits or ConnectionLimits(
+            self.call_soon, frame_size_max=frame_size_max, inbox_bytes_max=inbox_bytes_max
+        )
         self._software: dict[tuple[str, str], tuple[str, str]] = {}
 
     def start(

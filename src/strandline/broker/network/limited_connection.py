@@ -28,6 +28,9 @@ class LimitedConnection(Protocol):
     software: tuple[str, str] | None
 
     @property
+    def listener_name(self) -> str: ...
+
+    @property
     def transport(self) -> Transport: ...
 
     @property

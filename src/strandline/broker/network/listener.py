@@ -1,7 +1,8 @@
 """One address that peers connect to: who is admitted, and what is served to them.
 
-A node has one for clients and, where it is a controller, one for controllers and brokers. Each has a dispatcher of its
-own, because other APIs are served there. Each transport that is accepted gets a `Connection`.
+A node has one or more for clients and, where it is a controller, for controllers and brokers. Each has a dispatcher of
+its own, because clients are answered with the addresses of the listener that they use. Each transport that is accepted
+gets a `Connection`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,26 @@ log = logging.getLogger("strandline.broker")
 
 
 class SocketListener:
-    def __init__(self, network: Network, runtime: Runtime, dispatcher: Dispatcher, admission: Admission) -> None:
+    def __init__(
+        self,
+        network: Network,
+        runtime: Runtime,
+        dispatcher: Dispatcher,
+        admission: Admission,
+        own_admission: Admission | None = None,
+        *,
+        is_exempt: bool = False,
+    ) -> None:
+        """`admission` is shared by the listeners of a node; `own_admission` has the limits of this one alone.
+
+        `max.connections` does not hold for one that `is_exempt`.
+        """
         self._network = network
         self._runtime = runtime
         self._dispatcher = dispatcher
         self.admission = admission
+        self.own_admission = own_admission
+        self._is_exempt = is_exempt
         self._listening: Listening | None = None
         self._warned_at = -1
 
@@ -40,7 +56,7 @@ class SocketListener:
             raise InvalidConfig(
                 f"cannot listen on {host}:{port}: {why}; choose another address or port (--listen, or listeners)"
             ) from error
-        self._dispatcher.limits.on_pressure = listening.hold_back
+        self._dispatcher.limits.on_pressure.append(listening.hold_back)
         return listening.host, listening.port
 
     def open(self) -> None:
@@ -53,12 +69,22 @@ class SocketListener:
             self._listening = None
 
     def _delay_s(self) -> float:
-        return self.admission.delay_s(self._runtime.monotonic())
+        now, own = self._runtime.monotonic(), self.own_admission
+        delay_s = self.admission.delay_s(now)
+        return delay_s if own is None else max(delay_s, own.delay_s(now))
 
     def _on_accept(self, transport: Transport) -> Connection | None:
+        limits, host, own = self._dispatcher.limits, transport.peer_host, self.own_admission
         self.admission.note_creation()
-        limits, host = self._dispatcher.limits, transport.peer_host
-        if self.admission.is_full_for(host, len(limits.connections), limits.connections_by_host.get(host, 0)):
+        is_full = self.admission.is_full_for(
+            host, len(limits.connections), limits.connections_by_host.get(host, 0), is_exempt=self._is_exempt
+        )
+        if own is not None:
+            own.note_creation()
+            name = self._dispatcher.listener_name
+            here = limits.connections_by_listener.get(name, 0)
+            is_full = is_full or own.is_full_for(host, here, limits.connections_by_listener_host.get((name, host), 0))
+        if is_full:
             limits.refusals["limit"] += 1
             self._warn(host)
             return None

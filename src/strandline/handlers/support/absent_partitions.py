@@ -63,11 +63,11 @@ def current_leader(node: BrokerServices, topic: str | bytes, index: int) -> tupl
     return None if partition is None else (partition.leader, partition.leader_epoch)
 
 
-def leaders_section(node: BrokerServices, leader_ids: Iterable[int]) -> bytes:
+def leaders_section(node: BrokerServices, leader_ids: Iterable[int], listener_name: str) -> bytes:
     """Return the endpoints of those leaders, as the tagged fields of a response."""
     endpoints = []
     for leader_id in sorted(set(leader_ids)):
-        endpoint = endpoint_of(node, leader_id)
+        endpoint = endpoint_of(node, leader_id, listener_name)
         if endpoint is not None:
             endpoints.append(NodeEndpoint(leader_id, *endpoint, node.image.brokers[leader_id].rack))
     return endpoints_section(endpoints)

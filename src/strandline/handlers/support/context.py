@@ -174,7 +174,8 @@ class BrokerServices(Protocol):
     def write_start_offsets(self, on_done: Done) -> None:
         """Write down where each log starts, then call `on_done(error)`: from then on no restart forgets it."""
 
-    def advertised(self) -> tuple[str, int]: ...
+    def advertised(self, listener_name: str) -> tuple[str, int] | None:
+        """Return where clients of this listener reach this broker; None if it has no such listener."""
 
     def count_error(self, api_key: int, code: int) -> None:
         """A part of a request is answered with this error code."""
@@ -184,6 +185,9 @@ class Exchange(Protocol):
     on_abandoned: Callable[[], object] | None
     is_produce: bool
     """Whether later Produces of the connection may be started before this request is answered."""
+
+    @property
+    def connection(self) -> Connection: ...
 
     def reply(self, body: bytes) -> None: ...
     def reply_pieces(self, pieces: list[bytes | LogSlice], size: int) -> None: ...
@@ -214,6 +218,10 @@ class Connection(Protocol):
     @property
     def peer_host(self) -> str: ...
 
+    @property
+    def listener_name(self) -> str:
+        """The listener that the connection was accepted on."""
+
     def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
     def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...
     def leave_unanswered(self) -> None: ...
@@ -240,6 +248,10 @@ class RequestContext(Protocol):
     @property
     def is_at_controller(self) -> bool:
         """Whether it was sent to a controller: then no broker in particular is meant."""
+
+    @property
+    def listener_name(self) -> str:
+        """The listener that the request came in on."""
 
     @property
     def session(self) -> Session:

@@ -310,7 +310,7 @@ class FetchAttempt:
             session.close()
         endpoints = NO_TAGS
         if self._leader_ids and self.version >= ENDPOINTS_FROM:
-            endpoints = leaders_section(self.node, self._leader_ids)
+            endpoints = leaders_section(self.node, self._leader_ids, self.exchange.connection.listener_name)
         pieces, size = encode_fetch_response(
             results,
             self.version,

@@ -36,6 +36,7 @@ class LocalContext:
         self.guard: ClientGuard | None = None
         self.amend: Callable[[Any], Any] | None = None
         self.client_port = 0
+        self.listener_name = ""
         self.client_software: tuple[str, str] | None = None
         self.is_at_controller = True
         self._on_reply = on_reply

@@ -301,7 +301,7 @@ class Controller(TopicCommands):
         *,
         epoch: int,
         incarnation_id: uuid.UUID,
-        endpoints: Iterable[tuple[str, str, int]],
+        endpoints: Iterable[tuple[str, str, int, int]],
         log_dirs: Iterable[uuid.UUID] = (),
         rack: str | None = None,
         previous_epoch: int = -1,

@@ -33,13 +33,13 @@ class OwnBroker:
         *,
         epoch: int,
         incarnation_id: uuid.UUID,
-        endpoints: list[tuple[str, str, int]],
+        endpoints: list[tuple[str, str, int, int]],
         log_dirs: list[uuid.UUID],
         rack: str | None,
         previous_epoch: int,
         now: float,
     ) -> list[Any]:
-        """`epoch` is the offset that the first of these records will have; `endpoints` are (listener, host, port)."""
+        """`epoch` is the offset of the first of these records; `endpoints` are (listener, host, port, protocol)."""
         topics = self._state.image.topics.values()
         partitions = [each for topic in topics for each in topic.partitions]
         is_alone = self._state.image.brokers.keys() <= {broker_id}
@@ -48,7 +48,7 @@ class OwnBroker:
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
             incarnation_id=incarnation_id,
-            listeners=[Listener(name, host, port) for name, host, port in endpoints],
+            listeners=[Listener(*each) for each in endpoints],
             features=[Feature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
             rack=rack,
             log_dirs=log_dirs,
@@ -68,7 +68,7 @@ class OwnBroker:
         broker_id: int,
         epoch: int,
         incarnation_id: uuid.UUID,
-        endpoints: list[tuple[str, str, int]],
+        endpoints: list[tuple[str, str, int, int]],
         log_dirs: list[uuid.UUID],
         rack: str | None,
         now: float,
@@ -77,7 +77,7 @@ class OwnBroker:
             broker_id=broker_id,
             incarnation_id=incarnation_id,
             broker_epoch=epoch,
-            end_points=[BrokerEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+            end_points=[BrokerEndpoint(*each) for each in endpoints],
             features=[
                 BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
                 for name, (lowest, highest) in SUPPORTED_FEATURES.items()

@@ -129,10 +129,24 @@ class BrokerImage:
         endpoints = self.registration.end_points
         return endpoints[0].host if endpoints else ""
 
-    def address(self, listener_name: str | None) -> tuple[str, int] | None:
-        """Return the address for other brokers: that of the named listener, or the first one."""
+    def endpoint(self, listener_name: str) -> tuple[str, int] | None:
+        """Return the address that this listener is reached at; None if the broker has no such listener."""
+        for each in self.registration.end_points:
+            if each.name == listener_name:
+                return each.host, each.port
+        return None
+
+    @property
+    def first_address(self) -> tuple[str, int] | None:
         endpoints = self.registration.end_points
-        chosen = [each for each in endpoints if each.name == listener_name] or endpoints
+        return (endpoints[0].host, endpoints[0].port) if endpoints else None
+
+    def address(self, listener_name: str | None, security_protocol: int) -> tuple[str, int] | None:
+        """Return the address for other brokers: that of the named listener, or the first one of this protocol."""
+        endpoints = self.registration.end_points
+        chosen = [each for each in endpoints if each.name == listener_name] or [
+            each for each in endpoints if each.security_protocol == security_protocol
+        ]
         return (chosen[0].host, chosen[0].port) if chosen else None
 
     @property
