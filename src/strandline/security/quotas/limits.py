@@ -1,0 +1,108 @@
+"""The quotas in force, and which of them holds for a client.
+
+A quota belongs to an entity: a user, a client id, both, or an IP address. Each part has a name or is the default of its
+type. The most specific entity that has a value for a key wins, in the order of `_candidates`. That order is Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+CLIENT_KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
+
+
+class EntityPart(Enum):
+    """A part of an entity that has no name."""
+
+    ABSENT = 0
+    DEFAULT = 1
+
+
+Entity = tuple[str | EntityPart, str | EntityPart]
+"""User and client id."""
+BucketKey = tuple[str | None, str | None]
+"""The user and the client id that share one bucket; None where it is shared by all of that type."""
+
+
+class Match(NamedTuple):
+    """The quota of a client: its value, the entity that has it, and the bucket that its use is counted in."""
+
+    limit: float
+    entity: Entity
+    bucket: BucketKey
+
+
+class QuotaLimits:
+    """The values of all quota records."""
+
+    def __init__(self, records: Iterable[Any] = ()) -> None:
+        self._by_key: dict[str, dict[Entity, float]] = {key: {} for key in CLIENT_KEYS}
+        self._by_ip: dict[str, float] = {}
+        self._ip_default: float | None = None
+        for record in records:
+            self._add(record)
+
+    def _add(self, record: Any) -> None:
+        names = {each.entity_type: each.entity_name for each in record.entity}
+        if IP in names:
+            if record.key == CONNECTION_CREATION_RATE and names[IP] is None:
+                self._ip_default = record.value
+            elif record.key == CONNECTION_CREATION_RATE:
+                self._by_ip[names[IP]] = record.value
+        elif record.key in self._by_key and names.keys() & {USER, CLIENT_ID}:
+            self._by_key[record.key][_part(names, USER), _part(names, CLIENT_ID)] = record.value
+
+    @property
+    def has_client_quotas(self) -> bool:
+        return any(self._by_key.values())
+
+    @property
+    def has_ip_quotas(self) -> bool:
+        return bool(self._by_ip) or self._ip_default is not None
+
+    def of_client(self, key: str, user: str, client_id: str) -> Match | None:
+        """Return the quota that holds for a client; None without one."""
+        limits = self._by_key[key]
+        if limits:
+            for entity, bucket in _candidates(user, client_id):
+                limit = limits.get(entity)
+                if limit is not None:
+                    return Match(limit, entity, bucket)
+        return None
+
+    def of_ip(self, address: str) -> float | None:
+        """Return how many connections an address may open in a second; None without a quota."""
+        return self._by_ip.get(address, self._ip_default)
+
+
+def _part(names: dict[str, str | None], entity_type: str) -> str | EntityPart:
+    name = names.get(entity_type, EntityPart.ABSENT)
+    return EntityPart.DEFAULT if name is None else name
+
+
+def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, BucketKey]]:
+    """Yield the entities that a client belongs to, the most specific first, each with the bucket of the client.
+
+    The default of a type gives each of its members a bucket of its own.
+    """
+    yield (user, client_id), (user, client_id)
+    yield (user, EntityPart.DEFAULT), (user, client_id)
+    yield (user, EntityPart.ABSENT), (user, None)
+    yield (EntityPart.DEFAULT, client_id), (user, client_id)
+    yield (EntityPart.DEFAULT, EntityPart.DEFAULT), (user, client_id)
+    yield (EntityPart.DEFAULT, EntityPart.ABSENT), (user, None)
+    yield (EntityPart.ABSENT, client_id), (None, client_id)
+    yield (EntityPart.ABSENT, EntityPart.DEFAULT), (None, client_id)
