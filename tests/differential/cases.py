@@ -16,6 +16,7 @@ from tests.differential import (
     cases_offsets,
     cases_produce,
     cases_producers,
+    cases_quotas,
     cases_telemetry,
     cases_topics,
     cases_transactions,
@@ -37,6 +38,7 @@ CASES: tuple[Case, ...] = (
     *cases_migration.cases(),
     *cases_topics.cases(),
     *cases_configs.cases(),
+    *cases_quotas.cases(),
     *cases_telemetry.cases(),
     *cases_frames.cases(),
 )

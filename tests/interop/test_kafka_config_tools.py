@@ -141,6 +141,34 @@ def _features(tools: Tools) -> dict[str, str]:
     return dict(re.findall(r"Feature: (\S+)\s.*FinalizedVersionLevel: (\S+)", output))
 
 
+def test_quotas_of_users_clients_and_addresses(tools: Tools) -> None:
+    # Not of a user alone: the tool then also asks for SCRAM credentials.
+    user = ("--entity-type", "users", "--entity-name", "alice")
+    entities = {
+        "user-principal 'alice', client-id 'app'": (*user, "--entity-type", "clients", "--entity-name", "app"),
+        "user-principal 'alice', the default client-id": (*user, "--entity-type", "clients", "--entity-default"),
+        "client-id 'app'": ("--entity-type", "clients", "--entity-name", "app"),
+        "ip '10.9.8.7'": ("--entity-type", "ips", "--entity-name", "10.9.8.7"),
+    }
+    try:
+        for name, entity in entities.items():
+            is_ip = name.startswith("ip")
+            quota = "connection_creation_rate=50" if is_ip else "producer_byte_rate=1000000,request_percentage=25"
+            assert "Completed updating config for" in tools.configs("--alter", *entity, "--add-config", quota)
+            shown = tools.configs("--describe", *entity)
+            assert f"Quota configs for {name} are" in shown
+            for each in quota.split(","):
+                key, value = each.split("=")
+                assert f"{key}={float(value)}" in shown
+        with pytest.raises(AssertionError, match="must be greater than 0"):
+            tools.configs("--alter", *user, "--add-config", "producer_byte_rate=0")
+    finally:
+        for name, entity in entities.items():
+            keys = "connection_creation_rate" if name.startswith("ip") else "producer_byte_rate,request_percentage"
+            tools.configs("--alter", *entity, "--delete-config", keys)
+    assert "Quota configs" not in tools.configs("--describe", "--entity-type", "clients", "--entity-name", "app")
+
+
 def _wait(tools: Tools, one: tuple[str, ...], wanted: dict[str, str]) -> None:
     """Kafka's brokers learn of a change a moment after it was answered."""
     until(f"{wanted} for {one}", lambda: _settings(tools.configs("--describe", *one)) == wanted)

@@ -6,13 +6,13 @@ import itertools
 import random
 
 from strandline.codec.messages.client_quota_record import ClientQuotaRecord, EntityData
-from strandline.security.quotas.limits import (
+from strandline.config.quota_keys import (
     CLIENT_KEYS,
     CONNECTION_CREATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    QuotaLimits,
 )
+from strandline.security.quotas.limits import QuotaLimits
 
 
 def record(value: float, key: str = PRODUCER_BYTE_RATE, **entity: str | None) -> ClientQuotaRecord:

@@ -191,6 +191,8 @@ def _table() -> list[Route]:
             is_forwarded=True,
         ),
         Route(47, "OffsetDelete", (0, 0), NEVER, "k47_offset_delete"),
+        Route(48, "DescribeClientQuotas", (0, 1), 1, "k48_describe_client_quotas"),
+        Route(49, "AlterClientQuotas", (0, 1), 1, "k49_alter_client_quotas", listeners=BOTH, is_forwarded=True),
         Route(50, "DescribeUserScramCredentials", (0, 0), 0, "k50_describe_user_scram_credentials"),
         Route(
             51,

@@ -75,6 +75,15 @@ def _elections(request: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _quotas(request: Any) -> list[dict[str, Any]]:
+    from strandline.codec.messages.alter_client_quotas_response import EntityData
+
+    return [
+        {"entity": [EntityData(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]}
+        for entry in request.entries
+    ]
+
+
 def _users(request: Any) -> list[dict[str, Any]]:
     return [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))]
 
@@ -88,6 +97,7 @@ _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     37: ("results", _topics),
     43: ("replica_election_results", _elections),
     44: ("responses", _resources),
+    49: ("entries", _quotas),
     51: ("results", _users),
 }
 """By API key: the array of outcomes, and what names each of them."""

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
     from strandline.quorum.controller.access_rules import AccessRules
+    from strandline.quorum.controller.client_quotas import QuotaAlteration
     from strandline.quorum.controller.credentials import AlteredUser
     from strandline.quorum.controller.directory_assignments import Assigned
     from strandline.runtime.runtime import Runtime
@@ -409,6 +410,14 @@ class Controller(TopicCommands):
     def delete_access_rules(self, filters: Sequence[AclFilter]) -> Decisions[list[Acl] | RequestError]:
         """DeleteAcls, one filter at a time: the ACLs that it selects, or why none of them is deleted."""
         return self._access_rules.delete(filters)
+
+    def decide_quotas(
+        self, asked: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> Iterator[Decision[RequestError | None]]:
+        """Yield for each entity in order its records and None, or why its quotas stay as they are."""
+        from strandline.quorum.controller.client_quotas import decide
+
+        return decide(self._state, asked, validate_only=validate_only)
 
     def _config_records(self, asked: ConfigAlteration, node_id: int | None) -> list[Any]:
         state = self._state

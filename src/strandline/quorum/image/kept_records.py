@@ -40,6 +40,10 @@ class KeptRecords:
         """Return the records of a kind, in no particular order."""
         return [record for identity, record in self.by_identity.items() if identity[0] == kind]
 
+    def same_as(self, record: Any) -> Any | None:
+        """Return the record that is kept of what this one describes."""
+        return self.by_identity.get(_identity(record, *_ADDS[type(record).__name__]))
+
     def apply(self, record: Any) -> None:
         """Keep the record, or forget the one it removes. TypeError for what is no record of the metadata log."""
         name = type(record).__name__

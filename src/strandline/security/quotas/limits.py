@@ -8,20 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
-ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
-
-PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
-CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
-REQUEST_PERCENTAGE: Final = "request_percentage"
-CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
-CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
-CLIENT_KEYS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
-IP_KEYS: Final = (CONNECTION_CREATION_RATE,)
+from strandline.config.quota_keys import CLIENT_ID, CLIENT_KEYS, CONNECTION_CREATION_RATE, IP, USER
 
 
 class EntityPart(Enum):
