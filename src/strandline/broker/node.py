@@ -27,6 +27,7 @@ from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.forwarding import Forwarding
 from strandline.broker.network.routes import TELEMETRY_APIS
 from strandline.broker.network.socket_server import client_server, controller_server
+from strandline.broker.network.throttling import Throttling
 from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
@@ -174,6 +175,8 @@ class Node:
             on_failed=self._fail,
         )
         self.lifecycle = self.membership.lifecycle
+        self.throttling = Throttling(environment, lambda: [self.dispatcher])
+        self.membership.on_metadata = self.throttling.renew
         self.producer_ids = ProducerIds(
             producer_id_blocks(self.controller_channel, broker_id=self.node_id, broker_epoch=self._broker_epoch)
         )

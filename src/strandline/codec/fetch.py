@@ -246,13 +246,14 @@ def encode_fetch_response(
     error_code: int = 0,
     isolation_level: int = 0,
     endpoints: bytes = NO_TAGS,
+    throttle_ms: int = 0,
 ) -> tuple[list[bytes | R], int]:
     """Return the body as a list of byte strings and records to be sent in between, and its size.
 
     `endpoints` is the section of tagged fields that names leaders; it is left out below version 16.
     """
     flexible = version >= FLEXIBLE_FROM
-    head = _RESPONSE_HEAD_7.pack(0, error_code, session_id) if version >= 7 else b"\x00\x00\x00\x00"
+    head = _RESPONSE_HEAD_7.pack(throttle_ms, error_code, session_id) if version >= 7 else _INT32.pack(throttle_ms)
     # Aborted transactions: null if the request did not ask, empty for an unknown partition. Version 11 added the
     # preferred read replica, always "none".
     replica = b"\xff\xff\xff\xff" if version >= 11 else b""

@@ -194,6 +194,13 @@ def encode_produce_response(results: list[PartitionResult], version: int, *, end
     return b"".join(parts)
 
 
+def with_throttle_time(body: bytes, version: int, throttle_ms: int, endpoints: bytes) -> bytes:
+    """Return the body of `encode_produce_response` with a throttle time, which stands before the last tagged fields."""
+    tags_size = len(endpoints) if version >= LEADER_FROM else version >= FLEXIBLE_FROM
+    at = len(body) - tags_size - _INT32.size
+    return body[:at] + _INT32.pack(throttle_ms) + body[at + _INT32.size :]
+
+
 @lru_cache(maxsize=TEMPLATES_MAX)
 def _around_one_result(topic: str | bytes, version: int) -> tuple[bytes, bytes]:
     """Return what stands before and behind the one result of an answer about one partition, which most answers are."""

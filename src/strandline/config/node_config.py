@@ -38,6 +38,7 @@ from strandline.config.node_settings import (
     setting_of_listener,
 )
 from strandline.config.properties import parse_properties
+from strandline.config.quota_settings import QuotaSettings
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
@@ -64,7 +65,13 @@ class TopicConfigEntry(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
-    ClusterSettings, GroupSettings, TransactionSettings, StorageSettings, AuthorizerSettings, BrokerSettings
+    ClusterSettings,
+    GroupSettings,
+    TransactionSettings,
+    StorageSettings,
+    AuthorizerSettings,
+    QuotaSettings,
+    BrokerSettings,
 ):
     """The settings in force on this node, the defaults of its topics, and the layers that they come from.
 

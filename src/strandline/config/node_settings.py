@@ -17,6 +17,7 @@ from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings
 from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
+from strandline.config.quota_settings import QuotaSettings
 from strandline.config.settings import (
     CLUSTER_WIDE,
     CONFIG_TYPES,
@@ -39,6 +40,7 @@ _TABLES: Final = (
     TransactionSettings,
     StorageSettings,
     AuthorizerSettings,
+    QuotaSettings,
     BrokerSettings,
 )
 BROKER_SETTINGS: Final[dict[str, tuple[str, Setting]]] = {

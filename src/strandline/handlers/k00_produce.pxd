@@ -7,7 +7,7 @@ cimport cython
     append_time_ms=cython.longlong,
 )
 cdef _append_all(node, request, asked, list results, list waits, verdicts, guard, to_open)
-cdef bytes _encode(node, list results, int version, connection)
+cdef bytes _encode(node, list results, int version, int throttle_ms, connection)
 
 cdef class PartitionWait:
     cdef public Py_ssize_t position
@@ -19,7 +19,7 @@ cdef class ProduceWait:
     cdef public object node, exchange
     cdef public list results
     cdef public set outstanding
-    cdef public int version
+    cdef public int version, throttle_ms
     cdef public double deadline
     cdef public bint done
 

@@ -26,6 +26,7 @@ from strandline.codec.produce import (
     RecordErrors,
     encode_produce_response,
     parse_produce,
+    with_throttle_time,
 )
 from strandline.codec.record_batch import HEADER_SIZE, Buffer, check_batch
 from strandline.errors import ErrorCode, InvalidRecords, NotLeader, RequestError, StrandlineError, error_code
@@ -60,6 +61,8 @@ def start(
     request = parse_produce(view, at, version)
     acks = request.acks
     flexible = version >= FLEXIBLE_FROM
+    quota = connection.quota
+    throttle_ms = 0 if quota is None else quota.charge_produce(connection, len(view), acks)
     results: list[PartitionResult] = []
     waits: list[tuple[Partition, int, int]] = []
     transaction: TransactionalProduce | None = None
@@ -76,6 +79,7 @@ def start(
     if asks or len(request.partitions) > PARTITIONS_PER_TURN_MAX:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
         opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction, guard)
+        opening.throttle_ms = throttle_ms
         opening.begin_long(request, asks=asks)
         return
     verdicts = None if transaction is None else transaction.verdicts
@@ -84,6 +88,7 @@ def start(
     if to_open:
         exchange = connection.begin(correlation_id, flexible_header=flexible)
         opening = OpeningProduce(node, connection, exchange, request, version, results, waits, transaction, guard)
+        opening.throttle_ms = throttle_ms
         opening.begin(to_open)
         return
     if acks == ACKS_NONE:
@@ -94,10 +99,10 @@ def start(
             connection.leave_unanswered()
         return
     if not waits:
-        connection.reply_now(correlation_id, flexible, _encode(node, results, version, connection))
+        connection.reply_now(correlation_id, flexible, _encode(node, results, version, throttle_ms, connection))
         return
     exchange = connection.begin(correlation_id, flexible_header=flexible, is_produce=True)
-    _wait(node, exchange, request, version, results, waits)
+    _wait(node, exchange, request, version, results, waits, throttle_ms)
 
 
 def _append_all(
@@ -171,8 +176,10 @@ def _wait(
     version: int,
     results: list[PartitionResult],
     waits: list[tuple[Partition, int, int]],
+    throttle_ms: int,
 ) -> None:
     wait = ProduceWait(node, exchange, results, version, node.runtime.monotonic() + request.timeout_ms / 1000)
+    wait.throttle_ms = throttle_ms
     for partition, commits_at, position in waits:
         wait.outstanding.add(position)
         if request.acks == ACKS_ALL:
@@ -224,10 +231,13 @@ def _record_errors(error: BaseException) -> RecordErrors:
     return error.record_errors if isinstance(error, InvalidRecords) else ()
 
 
-def _encode(node: BrokerServices, results: list[PartitionResult], version: int, connection: Connection) -> bytes:
+def _encode(
+    node: BrokerServices, results: list[PartitionResult], version: int, throttle_ms: int, connection: Connection
+) -> bytes:
     leaders = [result.leader[0] for result in results if result.leader is not None]
     endpoints = leaders_section(node, leaders, connection.listener_name) if leaders else NO_TAGS
-    return encode_produce_response(results, version, endpoints=endpoints)
+    body = encode_produce_response(results, version, endpoints=endpoints)
+    return with_throttle_time(body, version, throttle_ms, endpoints) if throttle_ms else body
 
 
 class PartitionWait:
@@ -251,7 +261,7 @@ class PartitionWait:
 
 
 class ProduceWait:
-    __slots__ = ("deadline", "done", "exchange", "node", "outstanding", "results", "version")
+    __slots__ = ("deadline", "done", "exchange", "node", "outstanding", "results", "throttle_ms", "version")
 
     def __init__(
         self, node: BrokerServices, exchange: Exchange, results: list[PartitionResult], version: int, deadline: float
@@ -261,6 +271,7 @@ class ProduceWait:
         self.results = results
         self.version = version
         self.deadline = deadline
+        self.throttle_ms = 0
         self.outstanding: set[int] = set()
         self.done = False
 
@@ -276,7 +287,7 @@ class ProduceWait:
 
     def answer(self) -> None:
         self.done = True
-        self.exchange.reply(_encode(self.node, self.results, self.version, self.exchange.connection))
+        self.exchange.reply(_encode(self.node, self.results, self.version, self.throttle_ms, self.exchange.connection))
 
 
 class OpeningProduce:
@@ -298,6 +309,7 @@ class OpeningProduce:
         "_transaction",
         "_version",
         "_waits",
+        "throttle_ms",
     )
 
     def __init__(
@@ -323,6 +335,7 @@ class OpeningProduce:
         self._results = results
         self._waits = waits
         self._left = 0
+        self.throttle_ms = 0
 
     def begin_long(self, request: ProduceRequest, *, asks: bool) -> None:
         """Ask the coordinator if need be, append a share of the partitions in each turn, then go on with those that
@@ -430,7 +443,7 @@ class OpeningProduce:
                 return
             exchange.reply_nothing()
         elif waits:
-            _wait(self._node, exchange, self._request, self._version, results, waits)
+            _wait(self._node, exchange, self._request, self._version, results, waits, self.throttle_ms)
         else:
-            exchange.reply(_encode(self._node, results, self._version, exchange.connection))
+            exchange.reply(_encode(self._node, results, self._version, self.throttle_ms, exchange.connection))
         self._connection.go_on()

@@ -43,6 +43,9 @@ def start(
     node: BrokerServices, connection: Connection, view: memoryview, at: int, version: int, correlation_id: int
 ) -> None:
     request = parse_fetch(view, at, version)
+    if request.replica_id >= 0:
+        # Replication is never throttled, and its time is not a client's.
+        connection.quota = None
     flexible = version >= FLEXIBLE_FROM
     guard: ClientGuard | None = None
     if node.authorizer is not None:
@@ -123,6 +126,8 @@ def _attempt(
         return follower_fetch.attempt(node, exchange, session, request, version, is_full=is_full)
     attempt = FetchAttempt(node, exchange, session, version, is_full=is_full)
     attempt.size_bytes_max = min(request.size_bytes_max, node.config.fetch_max_bytes)
+    if exchange.connection.quota is not None:
+        attempt.size_bytes_max = min(attempt.size_bytes_max, exchange.connection.quota.fetch_bytes_max)
     attempt.size_bytes_min = min(request.size_bytes_min, attempt.size_bytes_max)
     attempt.wait_ms = request.wait_ms_max
     attempt.isolation_level = request.isolation_level

@@ -211,6 +211,11 @@ class FetchSessions:
             return known, True
         return known, False
 
+    def drop(self, session: FetchSession) -> None:
+        """End a session; its id becomes 0, as that of a fetch without one."""
+        self._drop(session.id)
+        session.id = 0
+
     def _make_room(self, session: FetchSession, count: int, now: float) -> bool:
         """Evict idle sessions, or any for a follower, until `count` partitions have room. Return whether they do."""
         while len(self._sessions) >= self.sessions_max or self.partitions + count > self.partitions_max:

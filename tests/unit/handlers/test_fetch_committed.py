@@ -30,6 +30,7 @@ class Exchange:
     def __init__(self) -> None:
         self.answers: list[FetchResponse] = []
         self.on_abandoned: Any = lambda: None
+        self.connection = SimpleNamespace(quota=None)
 
     def reply_pieces(self, pieces: list[Any], size: int) -> None:
         body = b""

@@ -11,6 +11,8 @@ from strandline.security.quotas.limits import EntityPart, Match
 from strandline.security.quotas.rate_bucket import RateBucket
 from strandline.security.quotas.token_bucket import TokenBucket
 
+NEVER = 2**31 - 1
+
 
 class NaiveRate:
     """The same rate, from a plain list of samples that is summed for each question."""
@@ -55,7 +57,10 @@ def test_rate_equals_the_naive_one(seed: int) -> None:
     rng = random.Random(seed)
     windows, window_ms = rng.choice([(11, 1000), (2, 1000), (1, 1000), (3, 250)])
     limit = rng.choice([1.0, 1000.0, 10_000_000.0])
-    bucket, naive = RateBucket(limit, windows=windows, window_ms=window_ms), NaiveRate(limit, windows, window_ms)
+    bucket, naive = (
+        RateBucket(limit, windows=windows, window_ms=window_ms, throttle_ms_max=NEVER),
+        NaiveRate(limit, windows, window_ms),
+    )
     now_ms = float(rng.randrange(10**6))
     for _ in range(2000):
         now_ms += rng.choice([0, 1, 3, rng.randrange(50), rng.randrange(3000), rng.randrange(30_000)])
@@ -69,7 +74,7 @@ def test_rate_equals_the_naive_one(seed: int) -> None:
 
 
 def test_throttle_time_is_kafkas() -> None:
-    bucket = RateBucket(500.0, windows=11, window_ms=1000)
+    bucket = RateBucket(500.0, windows=11, window_ms=1000, throttle_ms_max=NEVER)
     for second in range(10):
         assert bucket.charge(400.0, second * 1000.0) == 0
     # 6300 bytes in 10.5 seconds are 600 a second: (600 - 500) / 500 x 10.5 s.
@@ -77,14 +82,14 @@ def test_throttle_time_is_kafkas() -> None:
 
 
 def test_idle_client_may_take_ten_windows_at_once() -> None:
-    bucket = RateBucket(100.0, windows=11, window_ms=1000)
+    bucket = RateBucket(100.0, windows=11, window_ms=1000, throttle_ms_max=NEVER)
     assert bucket.burst == 1000.0
     assert bucket.charge(1000.0, 5000.0) == 0
     assert bucket.charge(1.0, 5000.0) == 10
 
 
 def test_what_is_taken_back_was_never_charged() -> None:
-    bucket = RateBucket(100.0, windows=11, window_ms=1000)
+    bucket = RateBucket(100.0, windows=11, window_ms=1000, throttle_ms_max=NEVER)
     assert bucket.charge(5000.0, 5000.0) == 40_000
     bucket.take_back(5000.0)
     assert bucket.charge(1000.0, 5001.0) == 0
@@ -98,7 +103,7 @@ def test_throttle_of_requests_is_at_most_its_bound() -> None:
 @pytest.mark.parametrize("request_bytes", [16_384.0, 1_000_000.0])
 def test_clients_that_share_a_quota_keep_to_it(request_bytes: float) -> None:
     limit, clients = 10_000_000.0, 20
-    bucket = RateBucket(limit, windows=11, window_ms=1000)
+    bucket = RateBucket(limit, windows=11, window_ms=1000, throttle_ms_max=NEVER)
     free_at = [0.0] * clients
     sent = {True: 0.0, False: 0.0}
     now_ms = 0.0
@@ -111,7 +116,7 @@ def test_clients_that_share_a_quota_keep_to_it(request_bytes: float) -> None:
 
 
 def test_debt_is_bounded_where_clients_do_not_wait() -> None:
-    bucket = RateBucket(100.0, windows=11, window_ms=1000)
+    bucket = RateBucket(100.0, windows=11, window_ms=1000, throttle_ms_max=NEVER)
     for second in range(600):
         bucket.charge(100_000.0, second * 1000.0)
     # What the last eleven seconds used, and what all windows together allow.
@@ -150,7 +155,7 @@ def test_tokens_equal_the_naive_ones(is_strict: bool) -> None:
 
 def test_table_is_bounded_and_drops_what_is_idle() -> None:
     def make(limit: float, now_ms: float) -> RateBucket:
-        return RateBucket(limit, windows=2, window_ms=1000)
+        return RateBucket(limit, windows=2, window_ms=1000, throttle_ms_max=NEVER)
 
     table = BucketTable(make, buckets_max=3)
     entity = "alice", EntityPart.DEFAULT
@@ -167,7 +172,7 @@ def test_table_is_bounded_and_drops_what_is_idle() -> None:
 
 
 def test_changed_limit_keeps_what_was_used() -> None:
-    table = BucketTable(lambda limit, now_ms: RateBucket(limit, windows=11, window_ms=1000))
+    table = BucketTable(lambda limit, now_ms: RateBucket(limit, windows=11, window_ms=1000, throttle_ms_max=NEVER))
     match = Match(10.0, ("alice", EntityPart.ABSENT), ("alice", None))
     table.bucket_of(match, 0.0).charge(100.0, 0.0)
     assert table.bucket_of(match._replace(limit=1.0), 0.0).charge(0.0, 0.0) == 90_000

@@ -98,6 +98,8 @@ class Membership:
         """Loaded when the first broker is missed."""
         self.on_death: Callable[[int, int], object] = lambda broker_id, broker_epoch: None
         """Called with the id and the epoch of a broker that this node, the active controller, takes for dead."""
+        self.on_metadata: Callable[[], object] = lambda: None
+        """Called after each change of the image, and before a broker serves clients."""
         self._is_starting = False
         self._is_open = False
         self._wire()
@@ -192,6 +194,7 @@ class Membership:
 
         self._is_open = True
         self._dynamic_config.apply()
+        self.on_metadata()
         self._replicas.open_all(accept_clients, at_once=at_once)
 
     # What the quorum says
@@ -220,6 +223,7 @@ class Membership:
         self.driver.look_now()
 
     def _on_metadata(self, records: list[Any], then: Callable[[], object]) -> None:
+        self.on_metadata()
         if self._is_open:
             self._replicas.on_metadata(records, then)
         else:
@@ -228,6 +232,7 @@ class Membership:
         self.lifecycle.on_metadata()
 
     def _on_image_replaced(self) -> None:
+        self.on_metadata()
         if self._is_open:
             self._replicas.on_image_replaced()
         else:

@@ -13,10 +13,10 @@ cdef class Exchange:
 cpdef bytes frame(long long correlation_id, bint flexible_header, Py_ssize_t body_size)
 
 cdef class Connection:
-    cdef public object dispatcher, limits, transport, inbox, started, session, software, gate
+    cdef public object dispatcher, limits, transport, inbox, started, session, software, gate, quota
     cdef public Py_ssize_t inbox_at, needed
     cdef public long long used_at, number
-    cdef public bint paused, closed, has_asked
+    cdef public bint paused, muted, closed, has_asked
 
     @cython.locals(done=Py_ssize_t)
     cpdef receive(self, view)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import Route
 from strandline.broker.network.transport import Piece, Transport
-from strandline.handlers.support.context import Gate
+from strandline.handlers.support.context import ClientQuota, Gate
 from strandline.observability.request_meter import RequestMeter
 from strandline.security.principal import ANONYMOUS_SESSION
 
@@ -80,6 +80,8 @@ class RequestStarter(Protocol):
         correlation_id: int,
         client_id_size: int,
     ) -> None: ...
+
+    def throttle(self, connection: Connection, route: Route, version: int, response: Any) -> Any: ...
 
     def one_software(self, name: str, version: str) -> tuple[str, str] | None: ...
 
@@ -153,9 +155,11 @@ class Connection:
         "inbox",
         "inbox_at",
         "limits",
+        "muted",
         "needed",
         "number",
         "paused",
+        "quota",
         "session",
         "software",
         "started",
@@ -173,6 +177,10 @@ class Connection:
         """Bytes of the inbox without which nothing can be done."""
         self.started: deque[Exchange] | None = None
         self.paused = False
+        self.muted = False
+        """Whether no request is started because the client is above a quota; then it is also paused."""
+        self.quota: ClientQuota | None = None
+        """What the client may use, while there are quotas; see `throttling`."""
         self.closed = False
         self.has_asked = False
         """Whether a whole request has come."""
@@ -274,7 +282,7 @@ class Connection:
             if end - at - 4 < size:
                 self.needed = size + 4
                 return at
-            if (self.started is not None or self.transport.is_congested) and not self._may_start(api_key):
+            if (self.started is not None or self.muted or self.transport.is_congested) and not self._may_start(api_key):
                 self._pause()
                 return at
             if not room:
@@ -337,7 +345,7 @@ class Connection:
             exchange.has_waited = True
 
     def _may_start(self, api_key: int) -> bool:
-        if self.transport.is_congested:
+        if self.muted or self.transport.is_congested:
             return False
         started = self.started
         if started is None:
@@ -352,11 +360,21 @@ class Connection:
 
     def go_on(self) -> None:
         """Something that held requests up is over."""
-        if self.paused and not self.closed and not self.limits.is_stopping:
+        if self.paused and not self.muted and not self.closed and not self.limits.is_stopping:
             self.paused = False
             self._work_off_inbox()
             if not self.paused and not self.closed:
                 self.transport.resume()
+
+    def mute(self) -> None:
+        """Start no request, and read nothing, until `unmute`. Answers are sent all the same."""
+        if not self.closed:
+            self.muted = True
+            self._pause()
+
+    def unmute(self) -> None:
+        self.muted = False
+        self.go_on()
 
     # Answers out
 

@@ -16,6 +16,7 @@ from strandline.observability.log_lines import fields
 
 if TYPE_CHECKING:
     from strandline.broker.network.limited_connection import LimitedConnection
+    from strandline.runtime.runtime import TimerHandle
 
 REFUSALS_LOGGED_MAX: Final = 10
 """Lines a second about connections that were hung up on: fourteen bytes of a peer are not to cost a line each."""
@@ -54,6 +55,8 @@ class ConnectionLimits:
         """Seconds since the start, roughly: cheap enough to be noted with every receive."""
         self.is_stopping = False
         """Whether requests that were started are finished, and none is started any more."""
+        self.muted: dict[LimitedConnection, TimerHandle] = {}
+        """Connections of clients that are above a quota, each with what ends its wait."""
         self._starved: deque[LimitedConnection] = deque()
         self._favoured: LimitedConnection | None = None
         self._favoured_at = 0
@@ -148,6 +151,8 @@ class ConnectionLimits:
                 del self.connections_by_listener_host[place]
         self.deadlines.on_closed(connection)
         self.unsent.forget(connection)
+        if (timer := self.muted.pop(connection, None)) is not None:
+            timer.cancel()
         left = self.connections_by_host.get(host, 0) - 1
         if left > 0:
             self.connections_by_host[host] = left

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from strandline.broker.network.connection import Connection, Exchange, GateKeeper
 from strandline.broker.network.connection_limits import ConnectionLimits
@@ -106,12 +106,31 @@ class RequestContext:
     def reply(self, response: Any) -> None:
         if self.amend is not None:
             response, self.amend = self.amend(response), None
+        connection = self._exchange.connection
+        if connection.quota is not None:
+            response = connection.dispatcher.throttle(connection, self.route, self.api_version, response)
         if type(response) is EncodedResponse:
             self._exchange.reply(response.body)
             return
         if self.route.meter is not None:
             count_errors(self.route.meter, response)
         self._exchange.reply(encode(response, self.api_version))
+
+
+class RequestQuotas(Protocol):
+    """What charges the clients of a listener for their requests."""
+
+    def begin(self, connection: Connection, view: memoryview, api_key: int, version: int, client_id_size: int) -> int:
+        """Find what the client may use, from its id at the start of the view.
+
+        Return when the request began, in nanoseconds, if its time is to be counted; else 0.
+        """
+
+    def end(self, connection: Connection, began_ns: int) -> None:
+        """Count the time that the request took until it was started."""
+
+    def throttle(self, connection: Connection, route: Route, version: int, response: Any) -> Any:
+        """Return the response with the throttle time of the client, and mute its connection for that long."""
 
 
 Forward = Callable[[RequestContext, Message, bytes], None]
@@ -141,6 +160,8 @@ class Dispatcher:
         """Forwards a request to the active controller. Without it the client is answered NOT_CONTROLLER."""
         self.sasl: GateKeeper | None = None
         """What authenticates the connections of this listener; None if it has no SASL."""
+        self.quotas: RequestQuotas | None = None
+        """What charges clients; None while there are no quotas."""
         self.clock_ns = clock_ns
         """What requests are timed by; without a clock nothing is counted."""
         self.window_clock_ns = clock_ns
@@ -188,11 +209,20 @@ class Dispatcher:
             if api_key and meter is not None:
                 # Produce is key 0, and its partitions count its bytes.
                 meter.request_bytes += len(view)
+            quotas = self.quotas
+            began_ns = 0 if quotas is None else quotas.begin(connection, view, api_key, version, client_id_size)
             hot = route.hot
             if hot is not None:
                 hot(self.node, connection, view, at, version, correlation_id)
-            elif route.plain is None or not route.plain(self.node, connection, view, at, version, correlation_id):
+            elif (
+                route.plain is None
+                # An answer of the short path has no throttle time.
+                or began_ns
+                or not route.plain(self.node, connection, view, at, version, correlation_id)
+            ):
                 self._start_cold(connection, route, view, at, version, correlation_id, client_id_size)
+            if began_ns and quotas is not None:
+                quotas.end(connection, began_ns)
         except (PeerError, IndexError) as error:
             # IndexError: a header that ends within its tagged fields.
             self.limits.refuse(connection, f"{route.name} {version}: {error}")
@@ -271,6 +301,10 @@ class Dispatcher:
         self._begun_before = begun
         self._window += 1
         self.window_clock_ns = None if is_busy and self._window % WINDOWS_PER_TIMED else self.clock_ns
+
+    def throttle(self, connection: Connection, route: Route, version: int, response: Any) -> Any:
+        """Return the response with the throttle time of the client."""
+        return response if self.quotas is None else self.quotas.throttle(connection, route, version, response)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call on the next turn of the loop."""

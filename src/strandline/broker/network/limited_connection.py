@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from strandline.broker.network.transport import Transport
+from strandline.handlers.support.context import ClientQuota
 from strandline.observability.request_meter import RequestMeter
 
 
@@ -26,6 +27,7 @@ class LimitedConnection(Protocol):
     used_at: int
     number: int
     software: tuple[str, str] | None
+    quota: ClientQuota | None
 
     @property
     def listener_name(self) -> str: ...

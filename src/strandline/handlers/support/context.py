@@ -181,6 +181,19 @@ class BrokerServices(Protocol):
         """A part of a request is answered with this error code."""
 
 
+class ClientQuota(Protocol):
+    """What the client of a connection may use. A charge above it mutes the connection, and returns for how long."""
+
+    fetch_bytes_max: int
+    """The most that one fetch may return."""
+
+    def charge_produce(self, connection: Connection, size_bytes: int, acks: int) -> int:
+        """Count a Produce; return the throttle time in milliseconds."""
+
+    def charge_fetch(self, connection: Connection, size_bytes: int) -> tuple[int, bool]:
+        """Count the records of a fetch; return the throttle time in milliseconds, and whether they may be sent."""
+
+
 class Exchange(Protocol):
     on_abandoned: Callable[[], object] | None
     is_produce: bool
@@ -214,6 +227,8 @@ class Connection(Protocol):
 
     number: int
     """Greater than that of every connection that was accepted before."""
+    quota: ClientQuota | None
+    """What the client may use; None if nothing is counted."""
 
     @property
     def peer_host(self) -> str: ...

@@ -292,6 +292,17 @@ class FetchAttempt:
     def _answer(self, results: list[PartitionData[LogSlice]]) -> None:
         self._stop_waiting()
         session = self.session
+        throttle_ms = 0
+        quota = self.exchange.connection.quota
+        if quota is not None and not self.is_of_follower:
+            size = sum([data.records.size_bytes for data in results if data.records is not None])
+            throttle_ms, may_send = quota.charge_fetch(self.exchange.connection, size)
+            if not may_send:
+                release(results)
+                results = []
+                if self.is_full:
+                    # Its client takes an empty full answer for no session, and begins again.
+                    self.node.sessions.drop(session)
         for data in results:
             entry = session.entries[(data.topic, data.partition)]
             if data.error_code:
@@ -317,6 +328,7 @@ class FetchAttempt:
             session_id=session_id,
             isolation_level=self.isolation_level,
             endpoints=endpoints,
+            throttle_ms=throttle_ms,
         )
         self.exchange.on_abandoned = None
         self.exchange.reply_pieces(pieces, size)

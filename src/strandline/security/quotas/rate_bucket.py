@@ -37,14 +37,20 @@ class RateBucket:
         "_value",
         "_window_ms",
         "limit",
+        "logged_ms",
         "throttle_ms_max",
+        "throttled_ms",
     )
 
-    def __init__(self, limit: float, *, windows: int, window_ms: int, throttle_ms_max: float | None = None) -> None:
+    def __init__(self, limit: float, *, windows: int, window_ms: int, throttle_ms_max: int) -> None:
         self._window_ms = window_ms
         self._least_ms = (windows - 1) * window_ms
         self._span_ms = windows * window_ms
         self.throttle_ms_max = throttle_ms_max
+        self.throttled_ms = 0
+        """All throttle times of its clients together."""
+        self.logged_ms = -inf
+        """When it was last logged that its clients are throttled."""
         self._past: deque[tuple[float, float, float]] = deque()
         """Older samples: when each began, when it was last used, its sum."""
         self._total = 0.0
@@ -98,9 +104,7 @@ class RateBucket:
 
     def _throttle_ms(self, now_ms: float) -> int:
         throttle_ms = floor(self._total * MS_PER_S / self.limit - self._measured_ms(now_ms) + 0.5)
-        if self.throttle_ms_max is not None:
-            throttle_ms = min(throttle_ms, int(self.throttle_ms_max))
-        return max(0, throttle_ms)
+        return max(0, min(throttle_ms, self.throttle_ms_max))
 
     def _advance(self, now_ms: float) -> None:
         """Forget samples that are too old, and begin another if the present one is complete."""

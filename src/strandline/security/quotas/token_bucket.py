@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor
+from math import floor, inf
 from typing import Final
 
 MS_PER_S: Final = 1000.0
@@ -14,13 +14,17 @@ class TokenBucket:
     It begins full: `limit` tokens for each second of all windows together.
     """
 
-    __slots__ = ("_burst_s", "_refilled_ms", "_tokens", "limit")
+    __slots__ = ("_burst_s", "_refilled_ms", "_tokens", "limit", "logged_ms", "throttled_ms")
 
     def __init__(self, limit: float, *, windows: int, window_ms: int, now_ms: float) -> None:
         self.limit = limit
         self._burst_s = windows * window_ms / MS_PER_S
         self._tokens = limit * self._burst_s
         self._refilled_ms = now_ms
+        self.throttled_ms = 0
+        """All throttle times of its clients together."""
+        self.logged_ms = -inf
+        """When it was last logged that its clients are throttled."""
 
     def set_limit(self, limit: float) -> None:
         self.limit = limit
