@@ -18,9 +18,13 @@ from tests.hostile.peer import Peer, request
 from strandline.client.connection import BrokerConnection
 from strandline.codec.messages import alter_client_quotas_request as alter
 from strandline.codec.messages.alter_client_quotas_response import AlterClientQuotasResponse
+from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
+from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.testing import embedded
 
 KB = 1000
@@ -28,6 +32,7 @@ WAIT_S_MAX = 60.0
 # Windows of which an idle client may take one at once, so that a small load is soon throttled.
 WINDOWS = {"quota.window.num": "2", "group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
 PRODUCED, CONSUMED, TIME = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+MUTATIONS = "controller_mutation_rate"
 
 
 @pytest.fixture(scope="module")
@@ -206,11 +211,38 @@ def test_muted_connection_does_not_hold_up_a_stop() -> None:
             assert time.monotonic() - began < 10.0
 
 
-def test_replication_is_not_starved() -> None:
-    with embedded(nodes=3, properties=WINDOWS) as cluster:
-        bootstrap = cluster.bootstrap_servers
-        # Clients without a quota of their own, as the replicas are, may read next to nothing.
-        set_quotas(bootstrap, {CONSUMED: 1.0, TIME: 0.01}, client_id=None)
-        set_quotas(bootstrap, {TIME: 1000.0, CONSUMED: 1e9}, client_id="writer")
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with embedded(nodes=3, properties=WINDOWS) as started:
+        yield started
+
+
+def test_replication_is_not_starved(cluster: EmbeddedCluster) -> None:
+    bootstrap = cluster.bootstrap_servers
+    # Clients without a quota of their own, as the replicas are, may read next to nothing.
+    with (
+        quotas(bootstrap, {CONSUMED: 1.0, TIME: 0.01}, client_id=None),
+        quotas(bootstrap, {TIME: 1000.0, CONSUMED: 1e9}, client_id="writer"),
+        quotas(bootstrap, {TIME: 1000.0, CONSUMED: 1e9}, client_id="admin"),
+    ):
         cluster.create_topic("copied", partitions=3)
         send(sender(bootstrap, "writer", Told(), acks="all"), "copied", 300)
+
+
+def test_changes_of_topics_are_throttled_at_every_broker(cluster: EmbeddedCluster) -> None:
+    def topic(name: str) -> CreateTopicsRequest:
+        return CreateTopicsRequest(topics=[CreatableTopic(name=name, num_partitions=15, replication_factor=1)])
+
+    with quotas(cluster.bootstrap_servers, {MUTATIONS: 1.0}, client_id="builder"), contextlib.ExitStack() as stack:
+        told = []
+        for number, server in enumerate(cluster.bootstrap_servers.split(",")):
+            host, port = server.rsplit(":", 1)
+            connection = BrokerConnection(host, int(port), client_id="builder", timeout_s=WAIT_S_MAX)
+            stack.callback(connection.close)
+            answer = connection.ask(topic(f"built-{number}"), CreateTopicsResponse)
+            told.append((answer.topics[0].error_code, answer.throttle_time_ms > 0))
+        # Eleven tokens let the first pass, and the second finds them owed, whichever broker it is asked at.
+        assert told == [(0, False), *[(ErrorCode.THROTTLING_QUOTA_EXCEEDED, True)] * 2]
+        began = time.monotonic()
+        connection.ask(MetadataRequest(topics=[]), MetadataResponse)
+        assert time.monotonic() - began > answer.throttle_time_ms / 1000 * 0.9

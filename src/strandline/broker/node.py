@@ -33,7 +33,7 @@ from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import DamagedRecords, StrandlineError
-from strandline.handlers.support.context import PendingProduce
+from strandline.handlers.support.context import MutationQuota, PendingProduce
 from strandline.ids import TopicPartition
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
@@ -332,6 +332,9 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
+
+    def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
+        return self.throttling.mutation_quota(user, client_id, is_strict=is_strict)
 
     def write_start_offsets(self, on_done: Done) -> None:
         self.checkpoints.write_start_offsets(on_done)

@@ -24,3 +24,15 @@ class QuotaSettings:
         at_least(1),
         "How long a window is. A client above its share of requests is throttled for one window at most.",
     )
+    controller_quota_window_num: int = integer(
+        "controller.quota.window.num",
+        11,
+        at_least(1),
+        "How many windows of changes to topics and partitions a client may make at once, after it made none.",
+    )
+    controller_quota_window_size_seconds: int = integer(
+        "controller.quota.window.size.seconds",
+        1,
+        at_least(1),
+        "How long such a window is.",
+    )

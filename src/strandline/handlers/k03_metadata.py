@@ -25,6 +25,7 @@ from strandline.errors import ErrorCode
 from strandline.handlers.support.auto_creation import create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
 from strandline.handlers.support.context import EncodedResponse, RequestContext
+from strandline.handlers.support.mutation_quota import paid_for
 from strandline.handlers.support.response_parts import joined
 from strandline.ids import ZERO_UUID
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA, is_internal, why_invalid
@@ -71,7 +72,7 @@ def _create(context: RequestContext, answer: _Answer, names: list[str], creatabl
         answer.refused = refused
         gradually(context.node.runtime, map(answer.by_name, names), lambda parts: context.reply(answer.of(parts)))
 
-    create_missing(context.node, creatable, on_done)
+    create_missing(context.node, paid_for(context, creatable), on_done)
 
 
 class _Answer:

@@ -17,6 +17,7 @@ from strandline.codec.messages.create_topics_response import (
 )
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.mutation_quota import mutation_quota
 from strandline.handlers.support.response_parts import joined, reply_in_parts
 from strandline.quorum.controller.new_topics import CreatedTopic, NewTopic
 from strandline.quorum.controller.submission import Outcomes
@@ -25,16 +26,21 @@ API_KEY = 19
 VERSIONS = (2, 7)
 
 CONFIGS_FROM = 5
+STRICT_FROM = 6
+"""From this version on clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> None:
     controller = context.node.controller
+    quota = mutation_quota(context, strict_from=STRICT_FROM)
 
     def on_done(outcomes: Outcomes[CreatedTopic | RequestError]) -> None:
-        reply_in_parts(context, CreateTopicsResponse(), map(_Answer(context).part, request.topics, outcomes))
+        around = CreateTopicsResponse(throttle_time_ms=quota.throttle_ms())
+        reply_in_parts(context, around, map(_Answer(context).part, request.topics, outcomes))
 
     asked = [_new_topic(topic) for topic in request.topics]
-    controller.submit_all(controller.decide_topics(asked, validate_only=request.validate_only), on_done)
+    decisions = controller.decide_topics(asked, validate_only=request.validate_only, pay=quota.pay)
+    controller.submit_all(decisions, on_done)
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:

@@ -12,6 +12,7 @@ from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest
 from strandline.codec.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from strandline.errors import ErrorCode, error_code, error_message
 from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.mutation_quota import mutation_quota
 from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.controller import DeletedTopic, TopicRef
 from strandline.quorum.controller.submission import Outcomes
@@ -19,19 +20,23 @@ from strandline.quorum.controller.submission import Outcomes
 API_KEY = 20
 VERSIONS = (1, 6)
 
+STRICT_FROM = 5
+"""From this version on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> None:
     controller = context.node.controller
+    quota = mutation_quota(context, strict_from=STRICT_FROM)
 
     def on_done(outcomes: Outcomes[DeletedTopic]) -> None:
         parts = (_part(context, outcome, error) for outcome, error in outcomes)
-        reply_in_parts(context, DeleteTopicsResponse(), parts)
+        reply_in_parts(context, DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms()), parts)
 
     if context.api_version >= 6:
         refs = [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     else:
         refs = [TopicRef(name) for name in request.topic_names]
-    controller.submit_all(controller.decide_deletions(refs), on_done)
+    controller.submit_all(controller.decide_deletions(refs, pay=quota.pay), on_done)
 
 
 def _part(context: RequestContext, outcome: DeletedTopic, write_error: BaseException | None) -> bytes:

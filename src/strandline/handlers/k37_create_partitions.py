@@ -13,6 +13,7 @@ from strandline.codec.messages.create_partitions_request import CreatePartitions
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
+from strandline.handlers.support.mutation_quota import mutation_quota
 from strandline.handlers.support.response_parts import reply_in_parts
 from strandline.quorum.controller.new_partitions import MorePartitions
 from strandline.quorum.controller.submission import Outcomes
@@ -20,16 +21,20 @@ from strandline.quorum.controller.submission import Outcomes
 API_KEY = 37
 VERSIONS = (0, 3)
 
+STRICT_FROM = 3
+"""From this version on clients know THROTTLING_QUOTA_EXCEEDED."""
+
 
 def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
     controller = context.node.controller
+    quota = mutation_quota(context, strict_from=STRICT_FROM)
 
     def on_done(outcomes: Outcomes[RequestError | None]) -> None:
         parts = (
             _part(context, topic.name, write_error or refusal)
             for topic, (refusal, write_error) in zip(request.topics, outcomes, strict=True)
         )
-        reply_in_parts(context, CreatePartitionsResponse(), parts)
+        reply_in_parts(context, CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms()), parts)
 
     asked = [
         MorePartitions(
@@ -39,7 +44,8 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> None:
         )
         for topic in request.topics
     ]
-    controller.submit_all(controller.decide_partitions(asked, validate_only=request.validate_only), on_done)
+    decisions = controller.decide_partitions(asked, validate_only=request.validate_only, pay=quota.pay)
+    controller.submit_all(decisions, on_done)
 
 
 def _part(context: RequestContext, name: str, error: BaseException | None) -> bytes:

@@ -68,6 +68,7 @@ def handle(context: RequestContext, request: EnvelopeRequest) -> EnvelopeRespons
         client_id=wrapped.client_id,
         client_host=client_host,
         session=session,
+        pays_quotas=True,
     )
     try:
         response = serve(inner, wrapped.route, wrapped.request)

@@ -28,6 +28,8 @@ from strandline.broker.network.routes import BROKER, CONTROLLER, routes
 from strandline.codec.message import Message
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.support.context import MutationQuota
+from strandline.handlers.support.mutation_quota import FREE
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 from strandline.quorum.controller.producer_ids import ProducerIds
@@ -155,6 +157,9 @@ class Member:
 
     def advertised(self, listener_name: str) -> tuple[str, int]:
         return self.host_name, CLIENT_PORT
+
+    def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
+        return FREE
 
     def count_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] += 1

@@ -23,7 +23,8 @@ from strandline.codec.message import Message
 from strandline.codec.message_codec import decode_exact, encode
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
-from strandline.handlers.support.context import EncodedResponse
+from strandline.handlers.support.context import EncodedResponse, MutationQuota
+from strandline.handlers.support.mutation_quota import FREE
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink
@@ -129,6 +130,7 @@ class NodeOfOne:
             where=lambda: None,
             client_id="test",
         )
+        self.quota: Callable[[str, str, bool], MutationQuota] = lambda user, client_id, is_strict: FREE
         self.log: list[Any] = []
         self.writes: list[tuple[list[Any], Done]] = []
         self.producer_ids = ProducerIds(
@@ -160,6 +162,9 @@ class NodeOfOne:
             rack=rack,
         )
         self.controller_write(records, lambda error: None)
+
+    def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
+        return self.quota(user, client_id, is_strict)
 
     def count_error(self, api_key: int, code: int) -> None:
         self.errors[api_key, code] += 1
@@ -216,6 +221,7 @@ class Context:
     amend: Any = None
     session: Session = ANONYMOUS_SESSION
     listener_name: str = "PLAINTEXT"
+    pays_quotas: bool = True
     connection: OwnLink = OWN_LINK
     """What heartbeats come by: it lives as long as the node."""
 

@@ -93,6 +93,10 @@ class RequestContext:
         return self._exchange.connection.dispatcher.listener_name
 
     @property
+    def pays_quotas(self) -> bool:
+        return self._exchange.connection.dispatcher.listener != CONTROLLER
+
+    @property
     def client_port(self) -> int:
         return self._exchange.connection.transport.peer_port
 

@@ -16,7 +16,7 @@ of a client is looked up again only when it changes, when the client authenticat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import ceil
 from struct import Struct
@@ -27,15 +27,23 @@ from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.routes import Route
 from strandline.codec.answers import response_class
-from strandline.config.quota_keys import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from strandline.config.quota_keys import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 from strandline.config.settings import INT_MAX
-from strandline.handlers.support.context import EncodedResponse
+from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.support.context import EncodedResponse, MutationQuota
+from strandline.handlers.support.mutation_quota import FREE
 from strandline.observability.log_lines import fields
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.principal import Session
 from strandline.security.quotas.bucket_table import BucketTable, name_of
 from strandline.security.quotas.limits import QuotaLimits
 from strandline.security.quotas.rate_bucket import RateBucket
+from strandline.security.quotas.token_bucket import TokenBucket
 
 THROTTLE_MS_MAX: Final = INT_MAX
 """The field of the protocol holds no more."""
@@ -103,6 +111,29 @@ class ConnectionQuota:
         return throttle_ms, may_send
 
 
+class BucketMutations:
+    """What a client may change of topics and partitions."""
+
+    def __init__(self, throttling: Throttling, bucket: TokenBucket, *, is_strict: bool) -> None:
+        self._throttling = throttling
+        self._bucket = bucket
+        self._is_strict = is_strict
+        self._until_ms = 0.0
+
+    def pay(self, partitions: int) -> None:
+        now_ms = self._throttling.now_ms()
+        throttle_ms = self._bucket.charge(partitions, now_ms, is_strict=self._is_strict)
+        if throttle_ms:
+            self._until_ms = now_ms + throttle_ms
+            self._throttling.note(self._bucket, throttle_ms, now_ms)
+            if self._is_strict:
+                raise RequestError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+
+    def throttle_ms(self) -> int:
+        # The response may come long after the change was decided.
+        return max(0, min(THROTTLE_MS_MAX, round(self._until_ms - self._throttling.now_ms())))
+
+
 class Throttling:
     """The quotas in force on this node, and the connections that wait because of them."""
 
@@ -122,6 +153,9 @@ class Throttling:
             CONSUMER_BYTE_RATE: BucketTable(make),
             REQUEST_PERCENTAGE: BucketTable(partial(make, throttle_ms_max=window_ms)),
         }
+        controller_window_ms = config.controller_quota_window_size_seconds * 1000
+        make_tokens = partial(_token_bucket, windows=config.controller_quota_window_num, window_ms=controller_window_ms)
+        self.mutations: BucketTable[TokenBucket] = BucketTable(make_tokens)
         self._clients: dict[tuple[Session, bytes], ConnectionQuota] = {}
         self._throttle_is_first: dict[tuple[int, int], bool] = {}
         self._lines = 0
@@ -149,6 +183,13 @@ class Throttling:
     def bucket_of(self, key: str, user: str, client_id: str) -> RateBucket | None:
         match = self.limits.of_client(key, user, client_id)
         return None if match is None else self.rates[key].bucket_of(match, self.now_ms())
+
+    def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
+        self.renew()
+        match = self.limits.of_client(CONTROLLER_MUTATION_RATE, user, client_id)
+        if match is None:
+            return FREE
+        return BucketMutations(self, self.mutations.bucket_of(match, self.now_ms()), is_strict=is_strict)
 
     # Requests
 
@@ -210,10 +251,7 @@ class Throttling:
     def mute(self, connection: Connection, throttle_ms: int, bucket: RateBucket | None, now_ms: float) -> None:
         """Read nothing from the connection for so long. What it has sent already waits in its inbox."""
         if bucket is not None:
-            bucket.throttled_ms += throttle_ms
-            if now_ms - bucket.logged_ms >= LOG_MS:
-                bucket.logged_ms = now_ms
-                self._log(bucket, throttle_ms, now_ms)
+            self.note(bucket, throttle_ms, now_ms)
         if connection.closed:
             return
         delay_s = throttle_ms / 1000
@@ -230,30 +268,46 @@ class Throttling:
         connection.limits.muted.pop(connection, None)
         connection.unmute()
 
-    def _log(self, bucket: RateBucket, throttle_ms: int, now_ms: float) -> None:
+    def note(self, bucket: RateBucket | TokenBucket, throttle_ms: int, now_ms: float) -> None:
+        """Count a throttle time, and log it once a minute."""
+        bucket.throttled_ms += throttle_ms
+        if now_ms - bucket.logged_ms >= LOG_MS:
+            bucket.logged_ms = now_ms
+            self._log(bucket, throttle_ms, now_ms)
+
+    def _log(self, bucket: RateBucket | TokenBucket, throttle_ms: int, now_ms: float) -> None:
         if now_ms - self._lines_since_ms >= LOG_MS:
             self._lines, self._lines_since_ms = 0, now_ms
         self._lines += 1
         if self._lines > LINES_PER_MINUTE_MAX:
             return
+        for key, (user, client_id), each in self.buckets():
+            if each is bucket:
+                log.info(
+                    "throttling user %r, client id %r: above %s=%g; waits %d ms",
+                    user,
+                    client_id,
+                    key,
+                    bucket.limit,
+                    throttle_ms,
+                    extra=fields(user=user, client_id=client_id, quota=key, throttle_ms=throttle_ms),
+                )
+                return
+
+    def buckets(self) -> Iterator[tuple[str, tuple[str, str], RateBucket | TokenBucket]]:
+        """Yield all buckets, each with the key of its quota, and user and client id."""
         for key, table in self.rates.items():
-            for name, each in table.buckets.items():
-                if each is bucket:
-                    user, client_id = name_of(name)
-                    log.info(
-                        "throttling user %r, client id %r: %s is %.0f/s of %.0f/s; waits %d ms",
-                        user,
-                        client_id,
-                        key,
-                        bucket.rate(now_ms),
-                        bucket.limit,
-                        throttle_ms,
-                        extra=fields(user=user, client_id=client_id, quota=key, throttle_ms=throttle_ms),
-                    )
-                    return
+            for name, bucket in table.buckets.items():
+                yield key, name_of(name), bucket
+        for name, tokens in self.mutations.buckets.items():
+            yield CONTROLLER_MUTATION_RATE, name_of(name), tokens
 
 
 _EXEMPT: Final = frozenset((_SASL_HANDSHAKE, _SASL_AUTHENTICATE, _ADD_PARTITIONS_TO_TXN, _WRITE_TXN_MARKERS))
+
+
+def _token_bucket(limit: float, now_ms: float, *, windows: int, window_ms: int) -> TokenBucket:
+    return TokenBucket(limit, windows=windows, window_ms=window_ms, now_ms=now_ms)
 
 
 def _rate_bucket(

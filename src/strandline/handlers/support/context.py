@@ -160,6 +160,9 @@ class BrokerServices(Protocol):
     def may_be_replaced(self) -> bool:
         """Whether others may lead in this broker's place by now, and it not know it."""
 
+    def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
+        """What a client may change; with a strict quota a change is refused, else its client is only delayed."""
+
     def partition(self, topic: str, index: int) -> Partition | None: ...
 
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
@@ -192,6 +195,16 @@ class ClientQuota(Protocol):
 
     def charge_fetch(self, connection: Connection, size_bytes: int) -> tuple[int, bool]:
         """Count the records of a fetch; return the throttle time in milliseconds, and whether they may be sent."""
+
+
+class MutationQuota(Protocol):
+    """What a client may change of topics and partitions."""
+
+    def pay(self, partitions: int) -> None:
+        """Count a change; raise RequestError (THROTTLING_QUOTA_EXCEEDED) if it must not be made."""
+
+    def throttle_ms(self) -> int:
+        """Return for how many milliseconds the client is to wait, as of now."""
 
 
 class Exchange(Protocol):
@@ -271,6 +284,10 @@ class RequestContext(Protocol):
     @property
     def session(self) -> Session:
         """The client, as its connection was authenticated."""
+
+    @property
+    def pays_quotas(self) -> bool:
+        """Whether a client asks, at a broker: then its quotas are charged. Nodes and controllers are exempt."""
 
     @property
     def client_port(self) -> int: ...

@@ -26,6 +26,7 @@ class LocalContext:
         client_id: str | None,
         client_host: str = "",
         session: Session = ANONYMOUS_SESSION,
+        pays_quotas: bool = False,
     ) -> None:
         self.node = node
         self.routes = routes
@@ -35,6 +36,7 @@ class LocalContext:
         self.session = session
         self.guard: ClientGuard | None = None
         self.amend: Callable[[Any], Any] | None = None
+        self.pays_quotas = pays_quotas
         self.client_port = 0
         self.listener_name = ""
         self.client_software: tuple[str, str] | None = None

@@ -41,6 +41,12 @@ ATTEMPTS_MAX: Final = 3
 """Times that the records of one topic are begun. The last time they are made in one turn, which always ends."""
 
 T = TypeVar("T")
+Pay = Callable[[int], object]
+"""Charges a client for so many partitions; raises RequestError if it may not have the change."""
+
+
+def _free(partitions: int) -> None:
+    """Charge nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class TopicCommands:
         return _all_of(self.decide_topics(topics, validate_only=validate_only))
 
     def decide_topics(
-        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False, pay: Pay = _free
     ) -> Decisions[CreatedTopic | RequestError]:
         """Yield the same, one topic at a time, because many topics or a large one take longer than one turn may.
 
@@ -92,6 +98,7 @@ class TopicCommands:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 make = partial(self._new_topic_records, topic, taken_here)
                 records, created = yield from self._made(topic.name, make)
+                pay(created.partition_count)
             except RequestError as error:
                 yield [], error
                 continue
@@ -155,7 +162,7 @@ class TopicCommands:
         return _all_of(self.decide_partitions(asked, validate_only=validate_only))
 
     def decide_partitions(
-        self, asked: Sequence[MorePartitions], *, validate_only: bool = False
+        self, asked: Sequence[MorePartitions], *, validate_only: bool = False, pay: Pay = _free
     ) -> Decisions[RequestError | None]:
         """The same, one topic at a time, as `decide_topics` does."""
         refusal = (
@@ -172,6 +179,7 @@ class TopicCommands:
                 if times[topic.name] > 1:
                     raise RequestError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
                 records = yield from self._made(topic.name, partial(self._new_partition_records, topic))
+                pay(added_count(topic, self._state.image))
             except RequestError as error:
                 yield [], error
                 continue
@@ -185,7 +193,7 @@ class TopicCommands:
         """Return records, and an outcome for each reference in order; duplicate names or ids are all rejected."""
         return _all_of(self.decide_deletions(refs))
 
-    def decide_deletions(self, refs: Sequence[TopicRef]) -> Iterator[Decision[DeletedTopic]]:
+    def decide_deletions(self, refs: Sequence[TopicRef], *, pay: Pay = _free) -> Iterator[Decision[DeletedTopic]]:
         """The same, one topic at a time, as `decide_topics` does."""
         refusal = _too_many_topics(len(refs))
         if refusal is not None:
@@ -209,6 +217,11 @@ class TopicCommands:
             elif isinstance(topic, RequestError):
                 yield [], DeletedTopic(ref.name, ref.id, topic)
             else:
+                try:
+                    pay(len(topic.partitions))
+                except RequestError as error:
+                    yield [], DeletedTopic(ref.name, ref.id, error)
+                    continue
                 self._state.topic_by_collision_key.pop(collision_key(topic.name), None)
                 yield self._state.decided([RemoveTopicRecord(topic_id=topic.id)]), DeletedTopic(topic.name, topic.id)
 
