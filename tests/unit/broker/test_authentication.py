@@ -129,7 +129,7 @@ class Stage:
             failure_delay_ms=delay_ms,
         )
         image = SimpleNamespace(applied_offset=0, features={})
-        node: Any = SimpleNamespace(runtime=self.runtime, image=image)
+        node: Any = SimpleNamespace(runtime=self.runtime, image=image, authorizer=None)
         served = {key: route for key, route in routes().items() if key in (3, 17, 18, 36)}
         served[3]._handler = None
         self.dispatcher = Dispatcher(node, served, frame_size_max=10_000, inbox_bytes_max=1 << 20)

@@ -50,7 +50,7 @@ class Ground:
     def __init__(self) -> None:
         self.runtime = SpentRuntime()
         self.kept = KeptRecords()
-        self.node: Any = SimpleNamespace(runtime=self.runtime, run=self.runtime.settle)
+        self.node: Any = SimpleNamespace(runtime=self.runtime, run=self.runtime.settle, authorizer=None)
         self.throttles: list[int] = []
         self.fetched: list[tuple[int, bool]] = []
         self.fetch_bytes = 0
