@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.differential import (
+    cases_acls,
     cases_cluster,
     cases_configs,
     cases_consumer_groups,
@@ -38,7 +39,11 @@ CASES: tuple[Case, ...] = (
     *cases_migration.cases(),
     *cases_topics.cases(),
     *cases_configs.cases(),
+<<<<<<< ours
     *cases_quotas.cases(),
+=======
+    *cases_acls.cases(),
+>>>>>>> theirs
     *cases_telemetry.cases(),
     *cases_frames.cases(),
 )

@@ -37,6 +37,7 @@ NOTHING_TO_ASSIGN = (
     "When the last member has gone there is nothing left to assign, so the assignment is that of the group's epoch."
 )
 OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of its own."
+NOT_CLOSED = "A number that means nothing gets an answer like any other; Kafka closes the connection."
 KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
 GENERAL: dict[str, str] = {
@@ -357,6 +358,9 @@ DIFFERENCES: tuple[Difference, ...] = (
         "`background.threads` has no effect here, and is not checked.",
     ),
     Difference("AlterConfigs *: a topic twice", "INVALID_REQUEST", "hangs", KAFKA_HANGS),
+    Difference("DescribeAcls *: no resource type", "SECURITY_DISABLED", "closed", NOT_CLOSED),
+    Difference("CreateAcls *: operation 0", "SECURITY_DISABLED", "closed", NOT_CLOSED),
+    Difference("DeleteAcls *: operation 0", "SECURITY_DISABLED", "closed", NOT_CLOSED),
     Difference(
         "PushTelemetry *: nonsense",
         "INVALID_RECORD",
