@@ -39,11 +39,8 @@ CASES: tuple[Case, ...] = (
     *cases_migration.cases(),
     *cases_topics.cases(),
     *cases_configs.cases(),
-<<<<<<< ours
     *cases_quotas.cases(),
-=======
     *cases_acls.cases(),
->>>>>>> theirs
     *cases_telemetry.cases(),
     *cases_frames.cases(),
 )

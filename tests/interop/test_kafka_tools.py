@@ -1,7 +1,7 @@
 """Kafka's own tools that make topics and move records, with what they print.
 
-Tools of groups are in test_kafka_group_tools.py. Those of ACLs and transactions are not here: their APIs are not served
-yet.
+Tools of groups are in test_kafka_group_tools.py, those of transactions in test_kafka_transaction_tools.py, that of ACLs
+in tests/scenarios/test_acls.py.
 """
 
 from __future__ import annotations

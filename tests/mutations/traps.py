@@ -359,6 +359,11 @@ TRAPS: dict[str, Trap] = {
         "our own simulation",
         "try again; put aside, and copy again, only what may be damaged",
     ),
+    "access-rules": Trap(
+        "a denial is lost, or a rule is read wider than it was written",
+        "CVE-2024-27309",
+        "deny first, keep rules by id, compare with an authorizer that looks at every rule after every change",
+    ),
     "remembered-head": Trap(
         "a request is read as another one whose first bytes are the same",
         "our own shortcut for small Produce requests",
