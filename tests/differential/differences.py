@@ -377,9 +377,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "frame: array of -2", "closed", "{answered: []}", "A count below -1 is a fault; Kafka reads it as null."
     ),
     Difference("frame: name that is no UTF-8", "closed", "{answered: INVALID_TOPIC_EXCEPTION}", "It is no string."),
-    Difference(
-        "frame: SASL handshake", "closed", "an answer in another form", "There is no SASL yet, so it is not served."
-    ),
 )
 
 

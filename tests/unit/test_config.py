@@ -314,7 +314,7 @@ def test_what_may_change_while_a_node_runs(name: str, for_one_broker: bool, may_
 
 def test_a_running_node_is_not_told_to_look_secure() -> None:
     for mapped in ("PLAINTEXT:SSL", "PLAINTEXT:SASL_PLAINTEXT"):
-        with pytest.raises(InvalidConfig, match="no TLS and no authentication"):
+        with pytest.raises(InvalidConfig, match="cannot change the protocol of PLAINTEXT"):
             BrokerConfig().with_dynamic({}, {"listener.security.protocol.map": mapped})
     BrokerConfig().with_dynamic({}, {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"})
 
@@ -373,6 +373,12 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "message_timestamp_type": "log_append_time",
         "max_connections_per_ip_overrides": "per_host_overrides",
         "super_users": "super_user_names",
+        "sasl_enabled_mechanisms": "listener_text",
+        "sasl_jaas_config": "listener_text",
+        "sasl_server_max_receive_size": "listener_text",
+        "connections_max_reauth_ms": "listener_text",
+        "strandline_sasl_plain_credentials": "listener_text",
+        "strandline_sasl_plain_without_tls": "listener_text",
     }
     for attribute, setting in settings_of(config_class):
         if setting.effect:
@@ -388,18 +394,62 @@ def test_the_documentation_is_the_table() -> None:
     "content",
     [
         "listeners=SSL://127.0.0.1:9093",
-        "listeners=sasl_plaintext://127.0.0.1:9093",
         "listeners=EXTERNAL://:9093\nlistener.security.protocol.map=EXTERNAL:SASL_SSL",
         "listeners=PLAINTEXT://:9092\nlistener.security.protocol.map=PLAINTEXT:SSL",
         "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n"
         "listener.security.protocol.map=CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
         "listener.name.external.ssl.keystore.location=/etc/keys.jks",
-        "listener.name.external.scram-sha-256.sasl.jaas.config=secret",
     ],
 )
 def test_nothing_pretends_to_be_secure(content: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"no TLS|no authentication"):
+    with pytest.raises(InvalidConfig, match="no TLS"):
         BrokerConfig.load(content)
+
+
+SASL = "listeners=SASL_PLAINTEXT://127.0.0.1:9092\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (SASL, "GSSAPI"),
+        (SASL + "sasl.enabled.mechanisms=SCRAM-SHA-512,GSSAPI", "GSSAPI"),
+        (SASL + "sasl.enabled.mechanisms=", "no mechanism"),
+        (SASL + "sasl.enabled.mechanisms=SCRAM-SHA-1", "SCRAM-SHA-1;"),
+        (SASL + "sasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_plaintext.sasl.enabled.mechanisms=GSSAPI", "GSSAPI"),
+        ("listeners=SASL_PLAINTEXT://10.0.0.1:9092\nsasl.enabled.mechanisms=PLAIN", "in the clear"),
+        (SASL + "listener.name.sasl_plaintext.connections.max.reauth.ms=soon", "connections.max.reauth.ms"),
+        ("sasl.kerberos.service.name=kafka", "sasl.kerberos.service.name is refused"),
+        ("listener.name.x.oauthbearer.sasl.server.callback.handler.class=Some", "is refused"),
+    ],
+)
+def test_a_listener_that_could_not_authenticate_its_clients(content: str, says: str) -> None:
+    with pytest.raises(InvalidConfig, match=says):
+        BrokerConfig.load(content)
+
+
+def test_a_listener_with_sasl() -> None:
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="hunter2";'
+    config = BrokerConfig.load(
+        f"""{SASL}sasl.enabled.mechanisms=SCRAM-SHA-256
+        listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={jaas}
+        listener.name.sasl_plaintext.connections.max.reauth.ms=1000
+        sasl.jaas.config=of all
+        """
+    )
+    assert config.listener_text("SASL_PLAINTEXT", "sasl.jaas.config", "SCRAM-SHA-256") == jaas
+    assert config.listener_text("SASL_PLAINTEXT", "sasl.jaas.config", "PLAIN") == "of all"
+    assert config.listener_text("SASL_PLAINTEXT", "connections.max.reauth.ms", "PLAIN") == "1000"
+    assert config.listener_text("OTHER", "connections.max.reauth.ms") == "0"
+    assert config.warnings == ()
+    assert "hunter2" not in repr(config)
+    assert "of all" not in repr(config)
+
+
+def test_plain_in_the_clear_must_be_wanted() -> None:
+    wanted = "listeners=SASL_PLAINTEXT://10.0.0.1:9092\nsasl.enabled.mechanisms=PLAIN\nstrandline.sasl.plain.without.tls=true"
+    BrokerConfig.load(wanted)
+    BrokerConfig.load(SASL + "sasl.enabled.mechanisms=PLAIN")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from strandline.runtime.runtime import Runtime
 
 if TYPE_CHECKING:
     from strandline.broker.network.transport import Network
+    from strandline.security.sasl.exchange import ClientLogin
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Environment:
     """Return the settings in force. A change replaces the object, so a part asks each time, or subscribes."""
     image: Callable[[], ClusterImage]
     """Return the cluster as the metadata log says. A snapshot replaces the object, so a part asks each time."""
+
+    broker_login: Callable[[], ClientLogin] | None = None
+    """Makes the login of this node at other brokers; None if they need none."""
+    controller_login: Callable[[], ClientLogin] | None = None
+    """Makes the login of this node at controllers; None if they need none."""
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Return where other brokers reach this broker; None if it is not registered or has no such listener."""

@@ -116,9 +116,9 @@ async def _serve(data: Path, config: BrokerConfig, runtime_of: RuntimeOf, networ
     node.replicas.on_many_opened = spare_the_collector
     if ready.is_set():
         print(f"ready {_address(host, port)}", flush=True)
-        if not is_loopback(host):
+        if not is_loopback(host) and node.dispatcher.sasl is None:
             log.warning(
-                "there is no authentication yet: all who can reach %s can read and change everything",
+                "no authentication on %s: all who can reach it can read and change everything",
                 _address(host, port),
             )
     if listening is not None:

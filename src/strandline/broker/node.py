@@ -32,6 +32,7 @@ from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
 from strandline.config.node_config import BrokerConfig
+from strandline.config.sasl_settings import SASL_PROTOCOLS
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.support.context import MutationQuota, PendingProduce
 from strandline.ids import TopicPartition
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.storage_worker import StorageWorkers
     from strandline.broker.metrics.telemetry import Telemetry
     from strandline.security.acl.authorizer import Authorizer
+    from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.node")
 
@@ -94,10 +96,18 @@ class Node:
         meta = identify(self.directory, config, self._new_uuid)
         self.node_id, self.cluster_id, self.directory_id = meta.node_id, meta.cluster_id, meta.directory_id
         environment = self.environment = Environment(
-            runtime, network, disk, self.node_id, self.cluster_id, lambda: self.config, lambda: self.metadata.image
+            runtime,
+            network,
+            disk,
+            self.node_id,
+            self.cluster_id,
+            lambda: self.config,
+            lambda: self.metadata.image,
+            **_logins(config, runtime),
         )
         self.client_server = client_server(environment, self, is_active=self._is_active)
         self.controller_server = controller_server(environment, self, is_active=self._is_active)
+        self._authenticate_clients(environment)
         self.dispatcher, self.listener = self.client_server.dispatcher, self.client_server.listener
         self.routes = self.client_server.routes
         if not takes_telemetry:
@@ -119,7 +129,14 @@ class Node:
                 cluster_id=self.cluster_id,
                 listener_address=self._controller_address(),
             ),
-            connect=lambda host, port: Channel(runtime, network, host, port, client_id=f"quorum-{self.node_id}"),
+            connect=lambda host, port: Channel(
+                runtime,
+                network,
+                host,
+                port,
+                client_id=f"quorum-{self.node_id}",
+                login=environment.controller_login,
+            ),
         )
         self.authorizer = self._make_authorizer()
         channels = ControllerChannels(environment, self, self.controller_server.routes, self.metadata.leader_address)
@@ -194,6 +211,16 @@ class Node:
         self.has_failed = False
         self.on_failed: Callable[[], object] = lambda: None
         """Called when the node cannot go on and should be stopped."""
+
+    def _authenticate_clients(self, environment: Environment) -> None:
+        """Have listeners with SASL authenticate their connections."""
+        config = self.config
+        for dispatcher in (*self.client_server.dispatchers, *self.controller_server.dispatchers):
+            name = dispatcher.listener_name
+            if config.security_protocol(name) in SASL_PROTOCOLS:
+                from strandline.broker.network.sasl_listeners import sasl_listener
+
+                dispatcher.sasl = sasl_listener(config, name, environment.runtime, environment.image)
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
@@ -441,6 +468,34 @@ class Node:
     def stop_ticking(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
+
+
+def _logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], ClientLogin] | None]:
+    """Return how this node logs in to brokers and to controllers."""
+    brokers, _ = config.inter_broker_listener()
+    controllers = next(iter(config.controller_listener_names), "")
+    # A node that no other can join never connects to one.
+    is_member = bool(config.controller_listeners()) or config.names_other_voters() or not config.is_controller
+    logins: dict[str, Callable[[], ClientLogin] | None] = {}
+    for name, listener, mechanism, setting in (
+        (
+            "broker_login",
+            brokers or "",
+            config.sasl_mechanism_inter_broker_protocol,
+            "sasl.mechanism.inter.broker.protocol",
+        ),
+        (
+            "controller_login",
+            controllers,
+            config.sasl_mechanism_controller_protocol,
+            "sasl.mechanism.controller.protocol",
+        ),
+    ):
+        if is_member and config.security_protocol(listener.upper()) in SASL_PROTOCOLS:
+            from strandline.broker.network.sasl_listeners import node_login
+
+            logins[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
+    return logins
 
 
 def _open_files_max(config: BrokerConfig) -> int:

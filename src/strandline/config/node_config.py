@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
-from strandline.config.cluster_checks import check_cluster, check_inter_broker, check_protocol_map
+from strandline.config.cluster_checks import check_cluster, check_inter_broker, check_protocol_map, is_loopback
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
 from strandline.config.listeners import (
@@ -39,6 +39,7 @@ from strandline.config.node_settings import (
 )
 from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
+from strandline.config.sasl_settings import SaslSettings, check_sasl_listener
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
@@ -53,6 +54,7 @@ IN_SYNC_OF_CLUSTER = 2
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 COMMAND_LINE = "-X"
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
 
 
 class TopicConfigEntry(NamedTuple):
@@ -69,6 +71,7 @@ class BrokerConfig(
     GroupSettings,
     TransactionSettings,
     StorageSettings,
+    SaslSettings,
     AuthorizerSettings,
     QuotaSettings,
     BrokerSettings,
@@ -80,11 +83,11 @@ class BrokerConfig(
 
     topic_defaults: TopicConfig = dataclasses.field(default_factory=TopicConfig)
     """The settings of a topic without overrides."""
-    given: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The settings that were given when the node was started, as text."""
-    dynamic_default: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    dynamic_default: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The cluster's dynamic settings for all brokers."""
-    dynamic_broker: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    dynamic_broker: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The cluster's dynamic settings for this broker alone."""
     warnings: tuple[str, ...] = ()
     """Messages for the author of the configuration."""
@@ -141,6 +144,12 @@ class BrokerConfig(
             dynamic_broker=dict(broker),
             warnings=self.warnings,
         )
+        for listener in self.client_listeners() + self.controller_listeners():
+            if config.security_protocol(listener.name) != self.security_protocol(listener.name):
+                raise InvalidConfig(
+                    f"listener.security.protocol.map cannot change the protocol of {listener.name} while a node runs; "
+                    "expected the protocol that it was started with"
+                )
         config._check_dynamic()
         return config
 
@@ -166,11 +175,13 @@ class BrokerConfig(
     def _check_protocols(self) -> None:
         for listener in self.client_listeners() + self.controller_listeners():
             protocol = self.security_protocol(listener.name)
-            if protocol != PLAINTEXT:
+            if protocol not in (PLAINTEXT, SASL_PLAINTEXT):
                 raise InvalidConfig(
-                    f"listener {listener.name} is of {protocol}, and there is no TLS and no authentication yet; a node "
-                    "that only looked secure would be worse than one that does not start. Expected: PLAINTEXT"
+                    f"listener {listener.name} is of {protocol}, and there is no TLS yet; a node that only looked "
+                    f"secure would be worse than one that does not start. Expected: {PLAINTEXT} or {SASL_PLAINTEXT}"
                 )
+            if protocol == SASL_PLAINTEXT:
+                check_sasl_listener(self, listener.name, is_in_the_clear=not is_loopback(listener.host))
 
     def _check_dynamic(self) -> None:
         """Check dynamic settings. A node that accepts no connection is rejected, because no client could undo that."""

@@ -18,6 +18,7 @@ from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings
 from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
 from strandline.config.quota_settings import QuotaSettings
+from strandline.config.sasl_settings import SaslSettings
 from strandline.config.settings import (
     CLUSTER_WIDE,
     CONFIG_TYPES,
@@ -39,6 +40,7 @@ _TABLES: Final = (
     GroupSettings,
     TransactionSettings,
     StorageSettings,
+    SaslSettings,
     AuthorizerSettings,
     QuotaSettings,
     BrokerSettings,
@@ -144,7 +146,9 @@ REFUSED_SETTINGS: Final[dict[str, OtherSetting]] = {
     other.name: other for other in OTHER_SETTINGS if other.verdict != NO_EFFECT and not other.is_topic
 }
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(.+)")
-_PER_LISTENER = re.compile(r"(ssl|sasl|max\.connections?|connections\.max\.reauth|principal\.builder)(\..+)?")
+_PER_LISTENER = re.compile(
+    r"(ssl|sasl|strandline\.sasl|max\.connections?|connections\.max\.reauth|principal\.builder)(\..+)?"
+)
 _BY_VARIABLE = {environment_name(name): name for name in (*NODE_SETTINGS, *REFUSED_SETTINGS)}
 
 

@@ -1,8 +1,8 @@
 """The declaration of a setting: its name, type, default, limits and documentation.
 
 A table of settings is a frozen dataclass whose fields are declared with `integer`, `short`, `long`, `boolean`, `text`,
-`words` or `double`. Parsing, validation, warnings, DescribeConfigs and `docs/configuration.md` all read the table. So a
-setting cannot be accepted without being documented, nor documented without being accepted.
+`words`, `password` or `double`. Parsing, validation, warnings, DescribeConfigs and `docs/configuration.md` all read the
+table. So a setting cannot be accepted without being documented, nor documented without being accepted.
 """
 
 from __future__ import annotations
@@ -239,6 +239,13 @@ def double(name: str, default: float, allowed: Allowed | None, doc: str, **more:
 
 def text(name: str, default: str | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:
     return _field(Setting(name, "string", default, allowed, doc, **more))
+
+
+def password(name: str, doc: str, **more: Any) -> Any:
+    """Declare a secret without a default. It is never sent or shown."""
+    return dataclasses.field(
+        default=None, repr=False, metadata={"setting": Setting(name, "password", None, None, doc, **more)}
+    )
 
 
 def words(name: str, default: tuple[str, ...] | None, allowed: Allowed | None, doc: str, **more: Any) -> Any:

@@ -138,7 +138,12 @@ async def test_every_family_can_be_read(running: Running) -> None:
             for name in shown - found
             if not re.match(r"kafka_(network_requestmetrics|consumergroup|coordinator)|strandline_group", name)
         }
-        assert missing <= {"strandline_connections_by_software", "strandline_log_dirty_ratio"}
+        assert missing <= {
+            "strandline_connections_by_software",
+            "strandline_log_dirty_ratio",
+            "strandline_logins",
+            "strandline_sessions_expired",
+        }
     await stop(running.node)
 
 

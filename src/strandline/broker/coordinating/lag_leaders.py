@@ -85,7 +85,11 @@ class LagLeaders:
         if channel is None and address is not None:
             environment = self._environment
             channel = Channel(
-                environment.runtime, environment.network, *address, client_id=f"lag-{environment.node_id}"
+                environment.runtime,
+                environment.network,
+                *address,
+                client_id=f"lag-{environment.node_id}",
+                login=environment.broker_login,
             )
             self._channels[broker_id] = channel
         return channel

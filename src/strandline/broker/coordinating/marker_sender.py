@@ -150,7 +150,11 @@ class MarkerSender:
     def connect(self, address: tuple[str, int]) -> Channel:
         environment = self._environment
         return Channel(
-            environment.runtime, environment.network, *address, client_id=f"{CLIENT_ID_BEGIN}{environment.node_id}"
+            environment.runtime,
+            environment.network,
+            *address,
+            client_id=f"{CLIENT_ID_BEGIN}{environment.node_id}",
+            login=environment.broker_login,
         )
 
     def _queue(self, broker_id: int) -> _BrokerQueue:

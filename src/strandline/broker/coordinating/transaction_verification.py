@@ -212,7 +212,11 @@ class _Coordinator:
         if address is None:
             return None
         return Channel(
-            environment.runtime, environment.network, *address, client_id=f"transactions-{environment.node_id}"
+            environment.runtime,
+            environment.network,
+            *address,
+            client_id=f"transactions-{environment.node_id}",
+            login=environment.broker_login,
         )
 
     def _on_answer(

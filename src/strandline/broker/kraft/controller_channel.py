@@ -28,6 +28,7 @@ from strandline.handlers.support.context import EncodedResponse
 from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 from strandline.runtime.runtime import Runtime, TimerHandle
+from strandline.security.sasl.exchange import ClientLogin
 
 if TYPE_CHECKING:
     from strandline.broker.network.routes import Route
@@ -98,9 +99,11 @@ class ControllerChannel:
         local: LocalController | None,
         where: Where,
         client_id: str,
+        login: Callable[[], ClientLogin] | None = None,
     ) -> None:
         self._runtime = runtime
         self._network = network
+        self._login = login
         self._local = local
         self._where = where
         self._client_id = client_id
@@ -173,7 +176,9 @@ class ControllerChannel:
             self._channel.close()
             self._channel = None
         if self._channel is None and address is not None and not self._is_closed:
-            self._channel = Channel(self._runtime, self._network, *address, client_id=self._client_id)
+            self._channel = Channel(
+                self._runtime, self._network, *address, client_id=self._client_id, login=self._login
+            )
         return self._channel
 
     def _on_answer(self, asking: _Asking, response: Any, error: BaseException | None) -> None:
@@ -229,6 +234,7 @@ class ControllerChannels:
             local=LocalController(self._services, self._routes, client_id=client_id),
             where=self._where,
             client_id=client_id,
+            login=environment.controller_login,
         )
         self._channels.append(channel)
         return channel

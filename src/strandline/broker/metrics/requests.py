@@ -85,6 +85,20 @@ def _refusals(scrape: Scrape) -> Iterator[Sample]:
     return ((label(reason=kind), count) for kind, count in scrape.node.dispatcher.limits.refusals.items())
 
 
+def _logins(scrape: Scrape) -> Iterator[Sample]:
+    sasl = scrape.node.dispatcher.sasl
+    if sasl is not None:
+        for result, counts in sasl.logins().items():
+            for mechanism, count in sorted(counts.items()):
+                yield label(mechanism=mechanism, result=result), count
+
+
+def _expired(scrape: Scrape) -> Iterator[Sample]:
+    sasl = scrape.node.dispatcher.sasl
+    if sasl is not None:
+        yield "", sasl.expired
+
+
 FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
     Metric(
         "kafka_network_requestmetrics_requests_total",
@@ -195,7 +209,8 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "strandline_connections_refused_total",
         "counter",
         "Connections that were hung up on. limit: one too many; protocol: it does not speak it; deadline: silent, or "
-        "too slow with a request; memory: slow while memory for requests or answers is short.",
+        "too slow with a request; memory: slow while memory for requests or answers is short; authentication: no "
+        "valid login.",
         _refusals,
         ("reason",),
         public=True,
@@ -212,5 +227,19 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "Open connections by what clients call themselves (ApiVersions 3 and later).",
         _software,
         ("client_software_name", "client_software_version"),
+    ),
+    Metric(
+        "strandline_logins_total",
+        "counter",
+        "Logins of clients by SASL. success: authenticated; renewal: again on the same connection; failure: rejected.",
+        _logins,
+        ("mechanism", "result"),
+        public=True,
+    ),
+    Metric(
+        "strandline_sessions_expired_total",
+        "counter",
+        "Connections that were closed because they did not authenticate again in time (connections.max.reauth.ms).",
+        _expired,
     ),
 )

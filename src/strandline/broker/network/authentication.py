@@ -86,6 +86,10 @@ class SaslListener:
         self.expired = 0
         """Connections that were closed because they sent a request after the end of their session."""
 
+    def logins(self) -> dict[str, Counter[str]]:
+        """Return the counts of logins by result and mechanism."""
+        return {"success": self.succeeded, "renewal": self.renewed, "failure": self.failed}
+
     def gate(self, connection: Connection) -> SaslGate:
         """Return what stands before the requests of a new connection."""
         return SaslGate(self, connection)

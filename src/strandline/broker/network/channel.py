@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from strandline.broker.network.answer_stream import AnswerStream, Asked, OnBody
+from strandline.broker.network.channel_login import RENEWAL_SHARE, ChannelLogin
 from strandline.broker.network.connection import FRAME_HEADER
 from strandline.broker.network.transport import Network
 from strandline.codec.answers import response_class
@@ -28,6 +29,7 @@ from strandline.codec.message_codec import decode, encode
 from strandline.errors import Disconnected, MalformedMessage, TimedOut
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime, TimerHandle
+from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.broker")
 
@@ -41,6 +43,8 @@ CONNECT_TIMEOUT_S: Final = 3.0
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 API_VERSIONS: Final = 18
+LOGIN_TIMEOUT_S: Final = 30.0
+"""Seconds for each step of a login. Requests that were sent before are answered first."""
 _CORRELATION_IDS: Final = 1 << 31
 
 
@@ -54,9 +58,14 @@ class Channel:
         *,
         client_id: str,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        login: Callable[[], ClientLogin] | None = None,
     ) -> None:
-        """Nothing is connected before the first request."""
+        """Nothing is connected before the first request. With `login` each connection is authenticated first."""
         self._runtime = runtime
+        self._new_login = login
+        self._login: ChannelLogin | None = None
+        """The login that is under way: requests wait for its end."""
+        self._renewing: TimerHandle | None = None
         self._network = network
         self._client_id = client_id.encode()
         self._frame_bytes_max = frame_bytes_max
@@ -114,6 +123,17 @@ class Channel:
             reason = "closed" if self.is_closed else f"{REQUESTS_MAX} requests wait already"
             self._runtime.call_soon(on_answer, None, Disconnected(f"{self}: {reason}"))
             return
+        asked = self._framed(api_key, version, body, on_answer, timeout_s, flexible=flexible)
+        self._waiting.append(asked)
+        self._expire_by(asked.deadline)
+        if self._stream is None:
+            self._connect_when_due()
+        elif self._stream.is_connected and self._login is None:
+            self._send_waiting()
+
+    def _framed(
+        self, api_key: int, version: int, body: Sequence[bytes], on_answer: OnBody, timeout_s: float, *, flexible: bool
+    ) -> Asked:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
         size = FRAME_HEADER.size - 4 + len(self._client_id) + flexible + sum(map(len, body))
         head = FRAME_HEADER.pack(size, api_key, version, self._correlation_id, len(self._client_id)) + self._client_id
@@ -121,12 +141,7 @@ class Channel:
         deadline = self._runtime.monotonic() + timeout_s
         # The one answer whose header never has tagged fields: the client does not know yet what the server speaks.
         is_flexible_answer = flexible and api_key != API_VERSIONS
-        self._waiting.append(Asked(self._correlation_id, frame, is_flexible_answer, deadline, on_answer))
-        self._expire_by(deadline)
-        if self._stream is None:
-            self._connect_when_due()
-        elif self._stream.is_connected:
-            self._send_waiting()
+        return Asked(self._correlation_id, frame, is_flexible_answer, deadline, on_answer)
 
     def close(self) -> None:
         """Drop the connection. Who still waits is told `Disconnected`, on a later turn; so is who asks afterwards."""
@@ -175,10 +190,53 @@ class Channel:
             if self._connecting is not None:
                 self._connecting.cancel()
                 self._connecting = None
+            self._begin_login()
+
+    # The login, if peers want one
+
+    def _begin_login(self) -> None:
+        if self._new_login is None:
             self._send_waiting()
+        else:
+            self._login = ChannelLogin(self._runtime, self, self._new_login())
+            self._login.start()
+
+    def send_login(self, request: Message, version: int, on_response: Callable[[Any], object]) -> None:
+        """Send a request of the login, which no other request waits for. Its loss is the end of the connection."""
+        expected, stream = response_class(type(request)), self._stream
+        assert stream is not None, "a login is cancelled with its connection"
+
+        def on_body(body: memoryview | None, error: BaseException | None) -> None:
+            if body is not None:
+                on_response(decode(expected, version, body)[0])
+
+        flexible = version >= request.FLEXIBLE_FROM
+        body = [encode(request, version)]
+        asked = self._framed(request.API_KEY, version, body, on_body, LOGIN_TIMEOUT_S, flexible=flexible)
+        stream.send(asked)
+        self._expire_by(asked.deadline)
+
+    def on_logged_in(self, login: ChannelLogin, session_ms: int) -> None:
+        """Send what waits, and authenticate again before the session is over."""
+        if login is self._login:
+            self._login = None
+            self._forget_failures()
+            self._send_waiting()
+            if session_ms > 0:
+                share = RENEWAL_SHARE + 0.1 * self._runtime.random.random()
+                self._renewing = self._runtime.call_later(session_ms / 1000 * share, self._begin_login)
+
+    def on_login_failed(self, login: ChannelLogin, reason: str) -> None:
+        """Close the connection. Requests get `Disconnected`, and the next attempt waits."""
+        if login is self._login:
+            self._fail(reason)
 
     def on_answered(self, stream: AnswerStream) -> None:
-        if stream is self._stream and self._failures:
+        if stream is self._stream and self._login is None:
+            self._forget_failures()
+
+    def _forget_failures(self) -> None:
+        if self._failures:
             log.info("reached %s again", self)
             self._failures = 0
 
@@ -198,6 +256,12 @@ class Channel:
     def _let_go(self) -> list[Asked]:
         """Drop the connection; all the requests that will not be answered now."""
         stream, self._stream = self._stream, None
+        if self._login is not None:
+            self._login.cancel()
+            self._login = None
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
         lost = [*(stream.asked.values() if stream is not None else ()), *self._waiting]
         self._waiting.clear()
         if stream is not None:

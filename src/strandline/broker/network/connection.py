@@ -11,7 +11,7 @@ waits holds up what comes after it, as Kafka does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, Protocol
 
@@ -54,6 +54,12 @@ class ConnectionGate(Gate, Protocol):
 
 class GateKeeper(Protocol):
     """A listener that authenticates its connections."""
+
+    expired: int
+    """Connections that were closed because their sessions were over."""
+
+    def logins(self) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts of logins by result and mechanism."""
 
     def gate(self, connection: Connection) -> ConnectionGate: ...
 

@@ -143,7 +143,8 @@ class Replicas:
 
     def _connect(self, host: str, port: int) -> Channel:
         environment = self._environment
-        return Channel(environment.runtime, environment.network, host, port, client_id=f"replica-{environment.node_id}")
+        runtime, network, client_id = environment.runtime, environment.network, f"replica-{environment.node_id}"
+        return Channel(runtime, network, host, port, client_id=client_id, login=environment.broker_login)
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition that has a replica on this broker, and whose log is open."""

@@ -1,0 +1,142 @@
+"""Authentication as the settings of a node want it: of a listener's clients, and of this node at others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from strandline.broker.network.authentication import SaslListener, SaslMechanism
+from strandline.config.sasl_settings import CREDENTIALS_OF_SCRAM, SASL_PROTOCOLS, check_mechanisms, sasl_mechanisms
+from strandline.errors import InvalidConfig
+from strandline.security.sasl.credential_store import CredentialStore, JaasUsers, ScramUsers
+from strandline.security.sasl.exchange import ClientLogin, ServerExchange
+from strandline.security.sasl.jaas import LoginModule, parse_jaas
+from strandline.security.sasl.plain import PLAIN, PlainLogin, PlainServer
+from strandline.security.sasl.scram import (
+    ITERATIONS_MIN,
+    NONCE_BITS,
+    SALT_BYTES,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    ScramLogin,
+    ScramServer,
+    credential_of,
+    salted_password,
+)
+
+if TYPE_CHECKING:
+    from strandline.config.node_config import BrokerConfig
+    from strandline.quorum.image.cluster_image import ClusterImage
+    from strandline.runtime.runtime import Runtime
+
+_JAAS: Final = "sasl.jaas.config"
+
+
+def sasl_listener(
+    config: BrokerConfig, listener_name: str, runtime: Runtime, image: Callable[[], ClusterImage]
+) -> SaslListener | None:
+    """Return what authenticates the clients of a listener; None if its protocol has no SASL.
+
+    Raise InvalidConfig if its settings do not say how.
+    """
+    if config.security_protocol(listener_name) not in SASL_PROTOCOLS:
+        return None
+    names = sasl_mechanisms(config, listener_name)
+    check_mechanisms(names, f"listener {listener_name}")
+    modules = {name: _login_module(config, listener_name, name) for name in names}
+    # Controllers must log in to each other before there is an image, so their own user is good until then.
+    own = _own_credentials(runtime, modules) if config.is_for_quorum(listener_name) else {}
+    store = CredentialStore(lambda: image().kept, _secret(runtime, modules), own)
+
+    def begin(name: str) -> Callable[[], ServerExchange]:
+        if name != PLAIN:
+            mechanism = SCRAM_MECHANISMS[name]
+            return lambda: ScramServer(mechanism, store, _nonce(runtime))
+        if config.listener_text(listener_name, "strandline.sasl.plain.credentials") == CREDENTIALS_OF_SCRAM:
+            return partial(PlainServer, ScramUsers(store))
+        module = modules[name]
+        if module is None:
+            raise _missing(listener_name, name, 'user_alice="..."')
+        return partial(PlainServer, JaasUsers(module.users))
+
+    return SaslListener(
+        runtime,
+        {
+            name: SaslMechanism(
+                begin(name), int(config.listener_text(listener_name, "connections.max.reauth.ms", name) or 0)
+            )
+            for name in names
+        },
+        frame_size_max=int(config.listener_text(listener_name, "sasl.server.max.receive.size") or 0),
+        failure_delay_ms=config.connection_failed_authentication_delay_ms,
+    )
+
+
+def node_login(
+    config: BrokerConfig, listener_name: str, mechanism: str, setting: str, runtime: Runtime
+) -> Callable[[], ClientLogin] | None:
+    """Return how this node logs in to other nodes at this listener; None if its protocol has no SASL.
+
+    `setting` has the mechanism. Raise InvalidConfig if the settings have no name and password.
+    """
+    if config.security_protocol(listener_name) not in SASL_PROTOCOLS:
+        return None
+    check_mechanisms([mechanism], setting)
+    module = _login_module(config, listener_name, mechanism)
+    name = None if module is None else module.option("username")
+    secret = None if module is None else module.option("password")
+    if not name or not secret:
+        raise _missing(listener_name, mechanism, 'username="..." password="..."')
+    if mechanism == PLAIN:
+        return partial(PlainLogin, name, secret)
+    return lambda: ScramLogin(SCRAM_MECHANISMS[mechanism], name, secret, _nonce(runtime))
+
+
+def _login_module(config: BrokerConfig, listener_name: str, mechanism: str) -> LoginModule | None:
+    raw = config.listener_text(listener_name, _JAAS, mechanism)
+    return None if raw is None else parse_jaas(raw, setting=_jaas_name(listener_name, mechanism))
+
+
+def _jaas_name(listener_name: str, mechanism: str) -> str:
+    return f"listener.name.{listener_name.lower()}.{mechanism.lower()}.{_JAAS}"
+
+
+def _missing(listener_name: str, mechanism: str, options: str) -> InvalidConfig:
+    kind = "plain.PlainLoginModule" if mechanism == PLAIN else "scram.ScramLoginModule"
+    return InvalidConfig(
+        f"{_jaas_name(listener_name, mechanism)} is not set, or lacks options; expected "
+        f"org.apache.kafka.common.security.{kind} required {options};"
+    )
+
+
+def _own_credentials(
+    runtime: Runtime, modules: dict[str, LoginModule | None]
+) -> dict[tuple[int, str], ScramCredential]:
+    found = {}
+    for mechanism_name, module in modules.items():
+        mechanism = SCRAM_MECHANISMS.get(mechanism_name)
+        name, secret = (None, None) if module is None else (module.option("username"), module.option("password"))
+        if mechanism is not None and name and secret:
+            salt = runtime.random.randbytes(SALT_BYTES)
+            salted = salted_password(mechanism, secret, salt, ITERATIONS_MIN)
+            found[mechanism.number, name] = credential_of(mechanism, salted, salt, ITERATIONS_MIN)
+    return found
+
+
+def _secret(runtime: Runtime, modules: dict[str, LoginModule | None]) -> bytes:
+    """Return what salts of users that do not exist are made from.
+
+    It comes from this node's own password, which the nodes of a cluster share: then all of them, also after a restart,
+    answer with the same salts. Without one it is random.
+    """
+    for module in modules.values():
+        secret = None if module is None else module.option("password")
+        if secret:
+            return hashlib.sha256(b"strandline salts of unknown users " + secret.encode()).digest()
+    return runtime.random.randbytes(SALT_BYTES)
+
+
+def _nonce(runtime: Runtime) -> str:
+    return f"{runtime.random.getrandbits(NONCE_BITS):x}"
