@@ -52,6 +52,15 @@ COMMANDS: dict[str, Entry] = {
             ("delete", "topic.remove:delete", "Delete topics and every record in them."),
         ),
     ),
+    "user": Entry(
+        "Create, list, rotate and delete users, who log in with SCRAM.",
+        verbs=(
+            ("create", "user.create:create", "Create a user; the password is asked for, read, or made."),
+            ("list", "user.listing:list_users", "List users and their mechanisms."),
+            ("rotate", "user.create:rotate", "Give a user another password."),
+            ("delete", "user.delete:delete", "Delete users, so that they can no longer log in."),
+        ),
+    ),
     "config": Entry(
         "Read, change and explain settings of topics and brokers.",
         verbs=(

@@ -110,7 +110,7 @@ def check_mechanisms(mechanisms: list[str], of: str) -> None:
     if GSSAPI in mechanisms:
         raise InvalidConfig(
             f"{of} is to use GSSAPI (Kerberos), Kafka's default, which this node does not speak; expected a mechanism "
-            f"among {served}, for example SCRAM-SHA-512 with users of `strandline format --add-scram`"
+            f"among {served}, for example SCRAM-SHA-512 with users of `strandline user create`"
         )
     unknown = [each for each in mechanisms if each not in SERVED_MECHANISMS]
     if unknown or not mechanisms:

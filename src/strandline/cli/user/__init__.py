@@ -1,0 +1,1 @@
+"""`strandline user`: create, list, rotate and delete users, who log in with SCRAM."""
