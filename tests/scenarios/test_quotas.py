@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import select
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +24,7 @@ from strandline.codec.messages.create_topics_request import CreatableTopic, Crea
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
-from strandline.errors import ErrorCode
+from strandline.errors import Disconnected, ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
 from strandline.testing import embedded
@@ -194,6 +196,42 @@ def test_client_that_ignores_the_throttle_is_held_back_by_its_socket(broker: Emb
         assert resident_bytes(broker) - before < 32_000_000
     with Peer(port) as other:
         assert other.is_served()
+
+
+def is_served(port: int) -> bool:
+    """Whether a new connection gets an answer, and is not just closed."""
+    with Peer(port) as peer:
+        return peer.is_served()
+
+
+def test_address_that_connects_too_fast_is_closed_without_an_answer(broker: EmbeddedBroker) -> None:
+    port = int(broker.bootstrap.rsplit(":", 1)[1])
+    set_quotas(broker.bootstrap, {"connection_creation_rate": 2.0}, ip="127.0.0.1")
+    try:
+        served = [is_served(port) for _ in range(6)]
+    finally:
+        until = time.monotonic() + WAIT_S_MAX
+        while time.monotonic() < until:
+            with contextlib.suppress(Disconnected, OSError):
+                set_quotas(broker.bootstrap, {"connection_creation_rate": None}, ip="127.0.0.1")
+                break
+    assert not all(served)
+    assert all(is_served(port) for _ in range(10))
+
+
+def test_metrics_show_who_is_above_a_quota() -> None:
+    with embedded(properties={**WINDOWS, "http.listener": "127.0.0.1:0"}) as broker:
+        broker.create_topic("watched")
+        set_quotas(broker.bootstrap, {PRODUCED: 10 * KB}, client_id="watched")
+        send(sender(broker.bootstrap, "watched", Told()), "watched", 3)
+        (url,) = re.findall(r"metrics at (http://\S+)/metrics", broker.stderr_text())
+        with urllib.request.urlopen(f"{url}/metrics", timeout=WAIT_S_MAX) as answer:
+            page = answer.read().decode()
+        labels = 'quota="producer_byte_rate",user="",client_id="watched",ip=""'
+        shown = dict(re.findall(r"(strandline_quota_\w+)\{" + labels + r"\} (\S+)", page))
+        assert float(shown["strandline_quota_limit"]) == 10 * KB
+        assert float(shown["strandline_quota_throttle_seconds_total"]) > 0
+        assert "throttling client id 'watched': above producer_byte_rate=10000" in broker.stderr_text()
 
 
 def test_muted_connection_does_not_hold_up_a_stop() -> None:

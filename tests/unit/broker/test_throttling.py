@@ -10,9 +10,12 @@ import pytest
 from tests.unit.broker.peer import FakeTransport, feed, request
 from tests.unit.log.manual_runtime import ManualRuntime
 
+from strandline.broker.network.admission import Admission
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import Handler, Route
+from strandline.broker.network.throttled_newcomer import ThrottledNewcomer
 from strandline.broker.network.throttling import LINES_PER_MINUTE_MAX, Throttling
 from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.client_quota_record import ClientQuotaRecord, EntityData
@@ -24,6 +27,7 @@ from strandline.security.principal import Principal, Session
 
 PRODUCE, FETCH, HEARTBEAT, WRITE_TXN_MARKERS = 0, 1, 12, 27
 BYTES, READ, TIME = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+CREATED = "connection_creation_rate"
 
 
 class SpentRuntime(ManualRuntime):
@@ -328,3 +332,59 @@ def test_forwarded_answer_keeps_the_greater_throttle_time(ground: Ground) -> Non
     ground.dispatcher.routes[HEARTBEAT]._handler = Handler(HeartbeatRequest, told)
     assert ground.heartbeat(connection, transport) == 700
     assert connection.muted
+
+
+class NewTransport(FakeTransport):
+    def __init__(self, host: str) -> None:
+        super().__init__()
+        self.peer_host = host
+
+
+def test_connections_that_come_too_fast_are_held_and_closed(ground: Ground) -> None:
+    listener = SocketListener(
+        None,  # type: ignore[arg-type]  # nothing listens
+        ground.runtime,
+        ground.dispatcher,
+        Admission(connections_max=1000),
+    )
+
+    def accept(host: str = "10.0.0.1") -> tuple[Any, NewTransport]:
+        transport = NewTransport(host)
+        return listener._on_accept(transport), transport
+
+    assert all(isinstance(accept()[0], Connection) for _ in range(50)), "without a quota all are welcome"
+    ground.set(CREATED, 1.0, ip="10.0.0.1")
+    ground.set(CREATED, 5.0, ip=None)
+    assert [isinstance(accept("::ffff:10.0.0.1")[0], Connection) for _ in range(11)] == [True] * 10 + [False]
+    held, transport = accept()
+    assert isinstance(held, ThrottledNewcomer)
+    held.receive(memoryview(b"something"))
+    assert not transport.reading
+    assert not transport.sent
+    assert not transport.closed
+    ground.runtime.pass_time(1.1)
+    assert transport.closed
+    assert ground.dispatcher.limits.refusals["rate"] == 2
+    # Others have the default, each its own.
+    assert [isinstance(accept("10.0.0.2")[0], Connection) for _ in range(51)] == [True] * 50 + [False]
+    assert isinstance(accept("10.0.0.3")[0], Connection)
+    # Those that were turned away did not count.
+    ground.runtime.pass_time(12.0)
+    assert [isinstance(accept()[0], Connection) for _ in range(11)] == [True] * 10 + [False]
+
+
+def test_few_newcomers_are_held_at_one_time(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strandline.broker.network.listener.NEWCOMERS_HELD_MAX", 2)
+    ground.set(CREATED, 1.0, ip=None)
+    listener = SocketListener(
+        None,  # type: ignore[arg-type]  # nothing listens
+        ground.runtime,
+        ground.dispatcher,
+        Admission(connections_max=1000),
+    )
+    accepted = [listener._on_accept(NewTransport("10.0.0.1")) for _ in range(13)]
+    assert [type(each) for each in accepted[10:]] == [ThrottledNewcomer, ThrottledNewcomer, type(None)]
+    first = accepted[10]
+    assert first is not None
+    first.on_closed()
+    assert isinstance(listener._on_accept(NewTransport("10.0.0.1")), ThrottledNewcomer)

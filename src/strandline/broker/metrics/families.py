@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from strandline.broker.metrics import client_metrics as metrics_telemetry
 from strandline.broker.metrics import groups as metrics_groups
 from strandline.broker.metrics import node as metrics_node
+from strandline.broker.metrics import quotas as metrics_quotas
 from strandline.broker.metrics import replication as metrics_replication
 from strandline.broker.metrics import requests as metrics_requests
 from strandline.broker.metrics import storage as metrics_storage
@@ -23,6 +24,7 @@ Family = Metric[Scrape] | Histogram[Scrape]
 
 SECTIONS: dict[str, tuple[Family, ...]] = {
     "Requests and connections": metrics_requests.FAMILIES,
+    "Quotas": metrics_quotas.FAMILIES,
     "Topics and partitions": metrics_topics.FAMILIES,
     "The files of a log": metrics_storage.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,

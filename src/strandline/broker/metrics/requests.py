@@ -210,7 +210,7 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "counter",
         "Connections that were hung up on. limit: one too many; protocol: it does not speak it; deadline: silent, or "
         "too slow with a request; memory: slow while memory for requests or answers is short; authentication: no "
-        "valid login.",
+        "valid login; rate: its address opens more connections than its quota allows.",
         _refusals,
         ("reason",),
         public=True,

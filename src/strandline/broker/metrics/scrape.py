@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from strandline.broker.metrics.watchdog import Watchdog
     from strandline.broker.network.dispatch import Dispatcher
     from strandline.broker.network.routes import Route
+    from strandline.broker.network.throttling import Throttling
     from strandline.broker.replicas.replicas import Replicas
     from strandline.config.node_config import BrokerConfig
     from strandline.coordinators.groups.group_shard import GroupShard
@@ -57,6 +58,7 @@ class ObservedBroker(Protocol):
     late: LateParts
     watchdog: Watchdog
     gc_pauses: GcPauses
+    throttling: Throttling
 
     @property
     def image(self) -> ClusterImage: ...

@@ -48,7 +48,7 @@ class ConnectionLimits:
         self.deadlines = Deadlines()
         self.unsent = UnsentAnswers(self._shed, call_soon)
         self.accepted = 0
-        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0, "authentication": 0}
+        self.refusals = {"limit": 0, "protocol": 0, "deadline": 0, "memory": 0, "authentication": 0, "rate": 0}
         """Connections that the broker closed, by the kind of reason."""
         self.idle_closed = 0
         self.ticks = 0
@@ -57,6 +57,8 @@ class ConnectionLimits:
         """Whether requests that were started are finished, and none is started any more."""
         self.muted: dict[LimitedConnection, TimerHandle] = {}
         """Connections of clients that are above a quota, each with what ends its wait."""
+        self.creation_delay_ms: Callable[[str], int] | None = None
+        """How long a connection from an address is held before it is closed, because of a quota; 0 if it is welcome."""
         self._starved: deque[LimitedConnection] = deque()
         self._favoured: LimitedConnection | None = None
         self._favoured_at = 0

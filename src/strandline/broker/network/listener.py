@@ -12,7 +12,8 @@ import logging
 from strandline.broker.network.admission import Admission
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
-from strandline.broker.network.transport import Listening, Network, Transport
+from strandline.broker.network.throttled_newcomer import NEWCOMERS_HELD_MAX, ThrottledNewcomer
+from strandline.broker.network.transport import Listening, Network, Receiver, Transport
 from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime
@@ -43,6 +44,7 @@ class SocketListener:
         self._is_exempt = is_exempt
         self._listening: Listening | None = None
         self._warned_at = -1
+        self._held: set[ThrottledNewcomer] = set()
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address; what was really bound (port 0 chooses one). Peers are served after `open`.
@@ -73,9 +75,13 @@ class SocketListener:
         delay_s = self.admission.delay_s(now)
         return delay_s if own is None else max(delay_s, own.delay_s(now))
 
-    def _on_accept(self, transport: Transport) -> Connection | None:
+    def _on_accept(self, transport: Transport) -> Receiver | None:
         limits, host, own = self._dispatcher.limits, transport.peer_host, self.own_admission
         self.admission.note_creation()
+        if limits.creation_delay_ms is not None and (delay_ms := limits.creation_delay_ms(host)):
+            limits.refusals["rate"] += 1
+            is_room = len(self._held) < NEWCOMERS_HELD_MAX
+            return ThrottledNewcomer(transport, self._runtime, delay_ms, self._held) if is_room else None
         is_full = self.admission.is_full_for(
             host, len(limits.connections), limits.connections_by_host.get(host, 0), is_exempt=self._is_exempt
         )

@@ -23,11 +23,13 @@ from struct import Struct
 from typing import Any, Final
 
 from strandline.broker.environment import Environment
+from strandline.broker.network.admission import plain_address
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.routes import Route
 from strandline.codec.answers import response_class
 from strandline.config.quota_keys import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -41,7 +43,7 @@ from strandline.observability.log_lines import fields
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.principal import Session
 from strandline.security.quotas.bucket_table import BucketTable, name_of
-from strandline.security.quotas.limits import QuotaLimits
+from strandline.security.quotas.limits import EntityPart, Match, QuotaLimits
 from strandline.security.quotas.rate_bucket import RateBucket
 from strandline.security.quotas.token_bucket import TokenBucket
 
@@ -156,6 +158,7 @@ class Throttling:
         controller_window_ms = config.controller_quota_window_size_seconds * 1000
         make_tokens = partial(_token_bucket, windows=config.controller_quota_window_num, window_ms=controller_window_ms)
         self.mutations: BucketTable[TokenBucket] = BucketTable(make_tokens)
+        self.connections: BucketTable[RateBucket] = BucketTable(partial(make, throttle_ms_max=window_ms))
         self._clients: dict[tuple[Session, bytes], ConnectionQuota] = {}
         self._throttle_is_first: dict[tuple[int, int], bool] = {}
         self._lines = 0
@@ -177,12 +180,29 @@ class Throttling:
         self._clients.clear()
         for dispatcher in self._dispatchers():
             dispatcher.quotas = self if self.limits.has_client_quotas else None
+            dispatcher.limits.creation_delay_ms = self._creation_delay_ms if self.limits.has_ip_quotas else None
             for connection in dispatcher.limits.connections:
                 connection.quota = None
 
     def bucket_of(self, key: str, user: str, client_id: str) -> RateBucket | None:
         match = self.limits.of_client(key, user, client_id)
         return None if match is None else self.rates[key].bucket_of(match, self.now_ms())
+
+    def _creation_delay_ms(self, host: str) -> int:
+        """Count a connection of an address; return how long it is held before it is closed, 0 if it is welcome."""
+        address = plain_address(host)
+        limit = self.limits.of_ip(address)
+        if limit is None:
+            return 0
+        now_ms = self.now_ms()
+        match = Match(limit, (EntityPart.DEFAULT, EntityPart.ABSENT), (address, None))
+        bucket = self.connections.bucket_of(match, now_ms)
+        delay_ms = bucket.charge(1.0, now_ms)
+        if delay_ms:
+            # One that is not served does not count.
+            bucket.take_back(1.0)
+            self.note(bucket, delay_ms, now_ms)
+        return delay_ms
 
     def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
         self.renew()
@@ -283,24 +303,27 @@ class Throttling:
             return
         for key, (user, client_id), each in self.buckets():
             if each is bucket:
+                facts = {"ip": user} if key == CONNECTION_CREATION_RATE else {"user": user, "client_id": client_id}
+                whom = ", ".join(f"{kind.replace('_', ' ')} {name!r}" for kind, name in facts.items() if name)
                 log.info(
-                    "throttling user %r, client id %r: above %s=%g; waits %d ms",
-                    user,
-                    client_id,
+                    "throttling %s: above %s=%g; waits %d ms",
+                    whom,
                     key,
                     bucket.limit,
                     throttle_ms,
-                    extra=fields(user=user, client_id=client_id, quota=key, throttle_ms=throttle_ms),
+                    extra=fields(quota=key, throttle_ms=throttle_ms, **facts),
                 )
                 return
 
     def buckets(self) -> Iterator[tuple[str, tuple[str, str], RateBucket | TokenBucket]]:
-        """Yield all buckets, each with the key of its quota, and user and client id."""
+        """Yield all buckets, each with the key of its quota, and user and client id, or an address for the user."""
         for key, table in self.rates.items():
             for name, bucket in table.buckets.items():
                 yield key, name_of(name), bucket
         for name, tokens in self.mutations.buckets.items():
             yield CONTROLLER_MUTATION_RATE, name_of(name), tokens
+        for name, bucket in self.connections.buckets.items():
+            yield CONNECTION_CREATION_RATE, name_of(name), bucket
 
 
 _EXEMPT: Final = frozenset((_SASL_HANDSHAKE, _SASL_AUTHENTICATE, _ADD_PARTITIONS_TO_TXN, _WRITE_TXN_MARKERS))
