@@ -123,7 +123,7 @@ def test_explaining_needs_no_cluster(lonely_cli: CommandLine) -> None:
     assert "  default   604800000 (1 week)" in lines
     assert any("log.retention.hours" in line for line in lines)
     assert any(line.startswith("  survives") and "power cut" in line for line in lines)
-    (refused,) = lonely_cli.ok("config", "explain", "ssl.keystore.location", "--offline", "--json").objects
+    (refused,) = lonely_cli.ok("config", "explain", "ssl.provider", "--offline", "--json").objects
     assert refused["declared"][0]["verdict"].startswith("refused")
     assert refused["in_force"] is None
     typo = lonely_cli.run("config", "explain", "retenton.ms", "--offline")

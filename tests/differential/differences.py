@@ -330,18 +330,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Groups are found by the number of its partitions: with more of them their offsets would be lost.",
     ),
     Difference(
-        "DescribeConfigs 1: a secret",
-        "no configs",
-        "configs [{config_source: 5, is_sensitive: True, name: ssl.key.password, value: null}, {config_sou...",
-        "There is no TLS yet, and so none of its settings.",
-    ),
-    Difference(
-        "DescribeConfigs 4: a secret",
-        "no configs",
-        "configs [{config_source: 5, config_type: 9, documentation: null, is_sensitive: True, name: ssl.ke...",
-        "There is no TLS yet, and so none of its settings.",
-    ),
-    Difference(
         "IncrementalAlterConfigs *: value: a ratio that is none", "INVALID_CONFIG", "ok", "NaN is not between 0 and 1."
     ),
     Difference(

@@ -88,10 +88,10 @@ def test_every_other_setting_says_what_becomes_of_it_and_why() -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "asks"),
     [
-        ("ssl.keystore.location", "/etc/keys.jks", True),
-        ("ssl.keystore.location", "", False),
-        ("ssl.client.auth", "none", False),
-        ("ssl.client.auth", "required", True),
+        ("ssl.provider", "BC", True),
+        ("ssl.provider", "", False),
+        ("ssl.keymanager.algorithm", "SunX509", False),
+        ("ssl.keymanager.algorithm", "PKIX", True),
         ("create.topic.policy.class.name", "", False),
         ("create.topic.policy.class.name", "com.example.Policy", True),
         ("remote.log.storage.system.enable", "False", False),

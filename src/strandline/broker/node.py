@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage_worker import StorageWorkers
     from strandline.broker.metrics.telemetry import Telemetry
+    from strandline.broker.network.tls_listeners import NodeTls
     from strandline.security.acl.authorizer import Authorizer
     from strandline.security.sasl.exchange import ClientLogin
 
@@ -91,6 +92,7 @@ class Node:
         self.watchdog.explain = self._explain_stall
         self.watchdog.on_look = self._next_window
         self.gc_pauses = GcPauses()
+        self.tls, network, controller_network = _networks(config, runtime, network)
         disk = disk or RealDisk()
         self.directory = LogDirectory(data, disk=disk, open_files_max=_open_files_max(config))
         meta = identify(self.directory, config, self._new_uuid)
@@ -105,8 +107,9 @@ class Node:
             lambda: self.metadata.image,
             **_logins(config, runtime),
         )
-        self.client_server = client_server(environment, self, is_active=self._is_active)
-        self.controller_server = controller_server(environment, self, is_active=self._is_active)
+        secured = {} if self.tls is None else self.tls.by_listener
+        self.client_server = client_server(environment, self, is_active=self._is_active, tls=secured)
+        self.controller_server = controller_server(environment, self, is_active=self._is_active, tls=secured)
         self._authenticate_clients(environment)
         self.dispatcher, self.listener = self.client_server.dispatcher, self.client_server.listener
         self.routes = self.client_server.routes
@@ -131,7 +134,7 @@ class Node:
             ),
             connect=lambda host, port: Channel(
                 runtime,
-                network,
+                controller_network,
                 host,
                 port,
                 client_id=f"quorum-{self.node_id}",
@@ -139,7 +142,9 @@ class Node:
             ),
         )
         self.authorizer = self._make_authorizer()
-        channels = ControllerChannels(environment, self, self.controller_server.routes, self.metadata.leader_address)
+        channels = ControllerChannels(
+            environment, controller_network, self, self.controller_server.routes, self.metadata.leader_address
+        )
         self.controller_channel = channels.open("control")
         forward = Forwarding(channels.open("forwarding")).forward
         for dispatcher in self.client_server.dispatchers:
@@ -148,6 +153,8 @@ class Node:
         self.dynamic_config.subscribe(self._configure)
         self.dynamic_config.subscribe(self.controller.configure)
         self.dynamic_config.subscribe(self.client_server.configure)
+        if self.tls is not None:
+            self.dynamic_config.subscribe(self.tls.configure)
         self.dynamic_config.apply()
         workers = Lazy(self._make_storage_workers)
         self.replicas = Replicas(
@@ -431,6 +438,8 @@ class Node:
         self.checkpoints.write_due(now)
         for server in (self.client_server, self.controller_server):
             server.tick(idle_s=self.config.connections_max_idle_ms / 1000)
+        if self.tls is not None:
+            self.tls.tick()
         self._maybe_expire_producers(now)
         if self.metadata.log.failure is not None:
             self._on_metadata_failed(now)
@@ -496,6 +505,20 @@ def _logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], Cl
 
             logins[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
     return logins
+
+
+def _networks(config: BrokerConfig, runtime: Runtime, network: Network) -> tuple[NodeTls | None, Network, Network]:
+    """Return the TLS of the node, and the networks by which it reaches brokers and controllers."""
+    if not config.tls_listeners():
+        return None, network, network
+    from strandline.broker.network.tls_listeners import NodeTls, SecuredNetwork
+
+    tls = NodeTls(config, runtime)
+    reached = []
+    for name in (config.inter_broker_listener()[0], config.controller_listener()):
+        outgoing = tls.by_listener.get(name or "")
+        reached.append(network if outgoing is None else SecuredNetwork(network, outgoing))
+    return tls, reached[0], reached[1]
 
 
 def _open_files_max(config: BrokerConfig) -> int:

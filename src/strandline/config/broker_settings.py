@@ -264,8 +264,8 @@ class BrokerSettings:
         "listener.security.protocol.map",
         None,
         None,
-        "What each listener speaks, as `NAME:PROTOCOL`. Only PLAINTEXT is there yet: a listener for clients that is "
-        "mapped to another, or named like one, stops the start.",
+        "What each listener speaks, as `NAME:PROTOCOL`, comma-separated. A listener that is not mapped speaks the "
+        "protocol that it is named like, else PLAINTEXT. SASL is not there yet and stops the start.",
         update=PER_BROKER,
     )
     share_coordinator_state_topic_replication_factor: int = short(

@@ -9,7 +9,8 @@ from strandline.errors import InvalidConfig
 
 PORT_MAX = 65_535
 PLAINTEXT = "PLAINTEXT"
-SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SSL = "SSL"
+SECURITY_PROTOCOLS = (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")
 """In the order of their numbers in Kafka's protocol."""
 
 

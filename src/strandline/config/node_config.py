@@ -21,7 +21,6 @@ from strandline.config.cluster_checks import check_cluster, check_inter_broker, 
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
 from strandline.config.listeners import (
-    PLAINTEXT,
     SECURITY_PROTOCOLS,
     ListenerAddress,
     NodeListeners,
@@ -39,9 +38,10 @@ from strandline.config.node_settings import (
 )
 from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
-from strandline.config.sasl_settings import SaslSettings, check_sasl_listener
+from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.config.storage_settings import StorageSettings, check_storage
+from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
@@ -68,6 +68,7 @@ class TopicConfigEntry(NamedTuple):
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(
     ClusterSettings,
+    TlsSettings,
     GroupSettings,
     TransactionSettings,
     StorageSettings,
@@ -144,12 +145,6 @@ class BrokerConfig(
             dynamic_broker=dict(broker),
             warnings=self.warnings,
         )
-        for listener in self.client_listeners() + self.controller_listeners():
-            if config.security_protocol(listener.name) != self.security_protocol(listener.name):
-                raise InvalidConfig(
-                    f"listener.security.protocol.map cannot change the protocol of {listener.name} while a node runs; "
-                    "expected the protocol that it was started with"
-                )
         config._check_dynamic()
         return config
 
@@ -175,18 +170,21 @@ class BrokerConfig(
     def _check_protocols(self) -> None:
         for listener in self.client_listeners() + self.controller_listeners():
             protocol = self.security_protocol(listener.name)
-            if protocol not in (PLAINTEXT, SASL_PLAINTEXT):
-                raise InvalidConfig(
-                    f"listener {listener.name} is of {protocol}, and there is no TLS yet; a node that only looked "
-                    f"secure would be worse than one that does not start. Expected: {PLAINTEXT} or {SASL_PLAINTEXT}"
-                )
-            if protocol == SASL_PLAINTEXT:
-                check_sasl_listener(self, listener.name, is_in_the_clear=not is_loopback(listener.host))
+            if protocol in SASL_PROTOCOLS:
+                is_in_the_clear = protocol == SASL_PLAINTEXT and not is_loopback(listener.host)
+                check_sasl_listener(self, listener.name, is_in_the_clear=is_in_the_clear)
 
     def _check_dynamic(self) -> None:
         """Check dynamic settings. A node that accepts no connection is rejected, because no client could undo that."""
+        before = self.given.get("listener.security.protocol.map")
         check_protocol_map(self.listener_security_protocol_map)
-        self._check_protocols()
+        for listener in self.client_listeners() + self.controller_listeners():
+            protocol = security_protocol(listener.name, before)
+            if self.security_protocol(listener.name) != protocol:
+                raise InvalidConfig(
+                    f"listener.security.protocol.map changes listener {listener.name}, which is of {protocol} until "
+                    "the node is started again; expected the same protocol"
+                )
         check_groups(self)
         check_storage(self)
         changed = {**self.dynamic_default, **self.dynamic_broker}
@@ -259,6 +257,20 @@ class BrokerConfig(
             self.inter_broker_listener_name,
             self.security_inter_broker_protocol,
         )
+
+    def controller_listener(self) -> str | None:
+        """Return the name of the listener that nodes reach controllers by; None if no controller has one."""
+        return next((name.upper() for name in self.controller_listener_names), None)
+
+    def listeners_between_nodes(self) -> set[str]:
+        """Return the names of the listeners that nodes use among themselves."""
+        return {name for name in (self.inter_broker_listener()[0], self.controller_listener()) if name is not None}
+
+    def tls_listeners(self) -> dict[str, bool]:
+        """Return each listener of TLS that this node has or uses, and whether it is one of its own."""
+        own = {each.name for each in self.client_listeners() + self.controller_listeners()}
+        names = sorted(own | self.listeners_between_nodes())
+        return {name: name in own for name in names if self.security_protocol(name).endswith("SSL")}
 
     def client_listeners(self) -> list[ListenerAddress]:
         """Return the listeners for clients and brokers: all that are not for controllers."""

@@ -31,12 +31,14 @@ from strandline.config.settings import (
     text_of,
 )
 from strandline.config.storage_settings import StorageSettings
+from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig
 
 _TABLES: Final = (
     ClusterSettings,
+    TlsSettings,
     GroupSettings,
     TransactionSettings,
     StorageSettings,
@@ -172,6 +174,10 @@ def refusal_of_change(name: str, *, for_one_broker: bool) -> str | None:
     known = NODE_SETTINGS.get(name) or setting_of_listener(name)
     if known is None:
         return None
+    if name.startswith("ssl.") and known.is_dynamic:
+        # Kafka's words.
+        why = "These security configs can be dynamically updated only per-listener using the listener prefix"
+        return f"{why}: [{name}]"
     if not known.is_dynamic:
         return f"Cannot update these configs dynamically: [{name}]"
     if known.update == PER_BROKER and not for_one_broker:

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from strandline.broker.network.transport import Accept, Listening, Network, OutgoingReceiver, OutgoingTransport, Piece
+from strandline.broker.network.transport import (
+    Accept,
+    AcceptedTls,
+    Listening,
+    Network,
+    OutgoingReceiver,
+    OutgoingTls,
+    OutgoingTransport,
+    Piece,
+)
 from strandline.log.segment.log_slice import LogSlice
 
 Address = tuple[str, int]
@@ -23,17 +32,25 @@ class CutNetwork:
         self._made = 0
 
     def listen(
-        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
+        self,
+        host: str,
+        port: int,
+        on_accept: Accept,
+        *,
+        delay_s: Callable[[], float] | None = None,
+        tls: AcceptedTls | None = None,
     ) -> Listening:
-        return self._network.listen(host, port, on_accept, delay_s=delay_s)
+        return self._network.listen(host, port, on_accept, delay_s=delay_s, tls=tls)
 
-    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> OutgoingTransport:
+    def connect(
+        self, host: str, port: int, receiver: OutgoingReceiver, *, tls: OutgoingTls | None = None
+    ) -> OutgoingTransport:
         self._made += 1
         outgoing = CutOutgoing(host, port, receiver, is_cut=(host, port) in self._cut)
         number = self._made
         self._outgoing[number] = outgoing
         outgoing.on_gone = lambda: self._outgoing.pop(number, None)
-        outgoing.begin(self._network)
+        outgoing.begin(self._network, tls)
         return outgoing
 
     def cut(self, addresses: Collection[Address]) -> None:
@@ -57,9 +74,9 @@ class CutOutgoing:
         self._receiver: OutgoingReceiver | None = receiver
         self._inner: OutgoingTransport | None = None
 
-    def begin(self, network: Network) -> None:
+    def begin(self, network: Network, tls: OutgoingTls | None) -> None:
         if not self.is_cut:
-            self._inner = network.connect(self.peer_host, self.port, self)
+            self._inner = network.connect(self.peer_host, self.port, self, tls=tls)
 
     def cut(self) -> None:
         if not self.is_cut:

@@ -18,7 +18,7 @@ from tests.simulator.world.loop import SimLoop
 from tests.simulator.world.runtime import SimRuntime
 from tests.simulator.world.transport import SimTransport
 
-from strandline.broker.network.transport import Accept, OutgoingReceiver
+from strandline.broker.network.transport import Accept, AcceptedTls, OutgoingReceiver, OutgoingTls
 
 SYN_RETRIES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 """After how long a lost attempt to connect is made again."""
@@ -66,8 +66,15 @@ class HostNetwork:
         self._runtime = runtime
 
     def listen(
-        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
+        self,
+        host: str,
+        port: int,
+        on_accept: Accept,
+        *,
+        delay_s: Callable[[], float] | None = None,
+        tls: AcceptedTls | None = None,
     ) -> SimListening:
+        assert tls is None, "the simulated network has no TLS"
         network, name = self._network, self._runtime.host.name
         port = port or network.new_port()
         if (name, port) in network.listening:
@@ -76,7 +83,10 @@ class HostNetwork:
         network.listening[name, port] = listening
         return listening
 
-    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> SimTransport:
+    def connect(
+        self, host: str, port: int, receiver: OutgoingReceiver, *, tls: OutgoingTls | None = None
+    ) -> SimTransport:
+        assert tls is None, "the simulated network has no TLS"
         network = self._network
         transport = SimTransport(network, self._runtime, host, port, own_port=network.new_port())
         transport.receiver = transport.connecting = receiver

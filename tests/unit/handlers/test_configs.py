@@ -286,7 +286,8 @@ def test_a_broker_tells_its_own_settings_and_which_may_change() -> None:
     assert configs["log.retention.ms"].value is None
     assert not configs["log.retention.ms"].read_only
     assert configs["log.retention.hours"].read_only
-    assert "ssl.keystore.password" not in configs, "what is refused is not here"
+    assert "ssl.provider" not in configs, "what is refused is not here"
+    assert configs["ssl.keystore.password"].is_sensitive
     assert configs["background.threads"].value == "10", "without effect, and told"
 
 

@@ -44,10 +44,10 @@ class Wires:
     def __init__(self) -> None:
         self.made: list[Wire] = []
 
-    def listen(self, host: str, port: int, on_accept: Accept, *, delay_s: object = None) -> Listening:
+    def listen(self, host: str, port: int, on_accept: Accept, **_: object) -> Listening:
         raise AssertionError("no server listens here")
 
-    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> Wire:
+    def connect(self, host: str, port: int, receiver: OutgoingReceiver, *, tls: object = None) -> Wire:
         self.made.append(Wire(receiver))
         return self.made[-1]
 

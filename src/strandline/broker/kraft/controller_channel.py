@@ -216,9 +216,16 @@ class ControllerChannels:
     """The channels of a broker to the active controller, one for each purpose."""
 
     def __init__(
-        self, environment: Environment, services: BrokerServices, routes: Mapping[int, Route], where: Where
+        self,
+        environment: Environment,
+        network: Network,
+        services: BrokerServices,
+        routes: Mapping[int, Route],
+        where: Where,
     ) -> None:
+        """`network` is the one that controllers are reached by."""
         self._environment = environment
+        self._network = network
         self._services = services
         self._routes = routes
         self._where = where
@@ -230,7 +237,7 @@ class ControllerChannels:
         client_id = f"broker-{environment.node_id}-{purpose}"
         channel = ControllerChannel(
             environment.runtime,
-            environment.network,
+            self._network,
             local=LocalController(self._services, self._routes, client_id=client_id),
             where=self._where,
             client_id=client_id,

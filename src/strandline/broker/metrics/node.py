@@ -23,7 +23,22 @@ def _open_descriptors(_: Scrape) -> Iterator[Sample]:
         yield "", count
 
 
+def _certificates(scrape: Scrape) -> Iterator[Sample]:
+    tls = scrape.node.tls
+    for name, listener in () if tls is None else tls.by_listener.items():
+        if listener.contexts.certificate is not None:
+            yield label(listener=name), listener.contexts.certificate.ends_s
+
+
 FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
+    Metric(
+        "strandline_tls_certificate_expiry_timestamp_seconds",
+        "gauge",
+        "When the certificate of a listener ends, in seconds since 1970; a node warns from 30 days before on.",
+        _certificates,
+        ("listener",),
+        public=True,
+    ),
     Metric(
         "strandline_build",
         "gauge",

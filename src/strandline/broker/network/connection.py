@@ -283,7 +283,7 @@ class Connection:
         while end - at >= FRAME_HEADER_SIZE:
             size, api_key, version, correlation_id, client_id_size = FRAME_HEADER.unpack_from(view, at)
             if size < FRAME_SIZE_MIN or size > size_max:
-                self.limits.refuse(self, f"a frame of {size} bytes")
+                self.limits.refuse_frame(self, size)
                 return end
             if end - at - 4 < size:
                 self.needed = size + 4
@@ -313,7 +313,7 @@ class Connection:
             # A length that cannot be is refused at once, not when more of a frame that is none has come.
             (size,) = LENGTH.unpack_from(view, at)
             if size < FRAME_SIZE_MIN or size > size_max:
-                self.limits.refuse(self, f"a frame of {size} bytes")
+                self.limits.refuse_frame(self, size)
                 return end
         elif end > at:
             self.needed = LENGTH.size

@@ -27,6 +27,9 @@ FAVOUR_SILENT_S_MAX: Final = 3
 CLOSES_PER_TURN_MAX: Final = 100
 """Connections that are hung up on in one turn of the loop: ten thousand at once would keep it for a tenth second."""
 
+TLS_HELLOS: Final = (0x160300, 0x160301, 0x160302, 0x160303)
+"""What the first three bytes of a TLS handshake are, read as those of a size."""
+
 log = logging.getLogger("strandline.broker")
 
 
@@ -87,6 +90,13 @@ class ConnectionLimits:
         else:
             self._unlogged += 1
         connection.close()
+
+    def refuse_frame(self, connection: LimitedConnection, size: int) -> None:
+        """Close the connection of a peer that sends a frame of an impossible size."""
+        if size >> 8 in TLS_HELLOS:
+            self.refuse(connection, "it speaks TLS, and this listener does not: set security.protocol=PLAINTEXT")
+        else:
+            self.refuse(connection, f"a frame of {size} bytes")
 
     # Memory for requests that are not complete yet
 

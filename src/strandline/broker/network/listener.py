@@ -13,7 +13,7 @@ from strandline.broker.network.admission import Admission
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.throttled_newcomer import NEWCOMERS_HELD_MAX, ThrottledNewcomer
-from strandline.broker.network.transport import Listening, Network, Receiver, Transport
+from strandline.broker.network.transport import AcceptedTls, Listening, Network, Receiver, Transport
 from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime
@@ -31,6 +31,7 @@ class SocketListener:
         own_admission: Admission | None = None,
         *,
         is_exempt: bool = False,
+        tls: AcceptedTls | None = None,
     ) -> None:
         """`admission` is shared by the listeners of a node; `own_admission` has the limits of this one alone.
 
@@ -42,6 +43,7 @@ class SocketListener:
         self.admission = admission
         self.own_admission = own_admission
         self._is_exempt = is_exempt
+        self._tls = tls
         self._listening: Listening | None = None
         self._warned_at = -1
         self._held: set[ThrottledNewcomer] = set()
@@ -52,7 +54,9 @@ class SocketListener:
         InvalidConfig if it cannot be had.
         """
         try:
-            listening = self._listening = self._network.listen(host, port, self._on_accept, delay_s=self._delay_s)
+            listening = self._listening = self._network.listen(
+                host, port, self._on_accept, delay_s=self._delay_s, tls=self._tls
+            )
         except OSError as error:
             why = (error.strerror or str(error)).lower()
             raise InvalidConfig(

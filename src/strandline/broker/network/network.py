@@ -12,14 +12,19 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from strandline.broker.network.disconnects import Disconnects
 from strandline.broker.network.name_lookup import LookUps
 from strandline.broker.network.socket_transport import RECEIVE_BUFFER_BYTES, ReceiveBuffer, SocketTransport
-from strandline.broker.network.transport import Accept, OutgoingReceiver, Piece
+from strandline.broker.network.transport import Accept, AcceptedTls, OutgoingReceiver, OutgoingTls, Piece
 from strandline.config.node_config import BrokerConfig
 from strandline.runtime.runtime import LoopRuntime
+
+if TYPE_CHECKING:
+    from strandline.broker.network.tls_handshakes import Handshakes
+    from strandline.broker.network.tls_transport import TlsTransport
 
 log = logging.getLogger("strandline.broker")
 
@@ -55,13 +60,28 @@ class SocketNetwork:
         )
         return cls(runtime, options)
 
-    def listen(
-        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
-    ) -> SocketListening:
-        return SocketListening(self, host, port, on_accept, delay_s or _no_delay, ReceiveBuffer(self._memory))
+    @cached_property
+    def handshakes(self) -> Handshakes:
+        """The TLS handshakes of this loop, loaded when the first listener or connection needs them."""
+        from strandline.broker.network.tls_handshakes import Handshakes
 
-    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> SocketOutgoing:
-        return SocketOutgoing(self, host, port, receiver)
+        return Handshakes(self.loop, self.runtime)
+
+    def listen(
+        self,
+        host: str,
+        port: int,
+        on_accept: Accept,
+        *,
+        delay_s: Callable[[], float] | None = None,
+        tls: AcceptedTls | None = None,
+    ) -> SocketListening:
+        return SocketListening(self, host, port, on_accept, delay_s or _no_delay, ReceiveBuffer(self._memory), tls)
+
+    def connect(
+        self, host: str, port: int, receiver: OutgoingReceiver, *, tls: OutgoingTls | None = None
+    ) -> SocketOutgoing:
+        return SocketOutgoing(self, host, port, receiver, tls)
 
 
 def _no_delay() -> float:
@@ -77,8 +97,10 @@ class SocketListening:
         on_accept: Accept,
         delay_s: Callable[[], float],
         buffer: ReceiveBuffer,
+        tls: AcceptedTls | None,
     ) -> None:
         self._network = network
+        self._tls = tls
         self._loop = network.loop
         self._on_accept = on_accept
         self._delay_s = delay_s
@@ -156,7 +178,11 @@ class SocketListening:
 
     def _welcome(self, accepted: socket.socket, host: str) -> None:
         network = self._network
-        transport = SocketTransport(self._loop, network.runtime, accepted, self._buffer, network.hangups, host)
+        transport: SocketTransport | TlsTransport
+        if self._tls is None:
+            transport = SocketTransport(self._loop, network.runtime, accepted, self._buffer, network.hangups, host)
+        else:
+            transport = self._secured(accepted, host, self._tls)
         receiver = self._on_accept(transport)
         if receiver is None:
             transport.close()
@@ -166,6 +192,31 @@ class SocketListening:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, network.options.send_buffer_bytes)
         transport.attach(receiver)
 
+    def _secured(self, accepted: socket.socket, host: str, tls: AcceptedTls) -> TlsTransport:
+        from strandline.broker.network.tls_transport import TlsTransport
+
+        def on_secured(transport: TlsTransport) -> None:
+            if transport.receiver is not None:
+                tls.on_secured(transport.receiver, transport.peer_certificate)
+
+        def on_failed(transport: TlsTransport, reason: str, kind: str) -> None:
+            if transport.receiver is not None:
+                tls.on_failed(transport.receiver, reason, kind)
+
+        network = self._network
+        return TlsTransport(
+            self._loop,
+            network.runtime,
+            accepted,
+            self._buffer,
+            network.hangups,
+            host,
+            context=tls.server_context(),
+            handshakes=network.handshakes,
+            on_secured=on_secured,
+            on_failed=on_failed,
+        )
+
 
 def _prepare(stream: socket.socket) -> None:
     stream.setblocking(False)
@@ -174,13 +225,16 @@ def _prepare(stream: socket.socket) -> None:
 
 
 class SocketOutgoing:
-    """A connection that is being made, then a `SocketTransport` that everything is handed on to."""
+    """A connection that is being made, then a transport that everything is handed on to."""
 
-    def __init__(self, network: SocketNetwork, host: str, port: int, receiver: OutgoingReceiver) -> None:
+    def __init__(
+        self, network: SocketNetwork, host: str, port: int, receiver: OutgoingReceiver, tls: OutgoingTls | None
+    ) -> None:
         self._network = network
         self._loop = network.loop
         self._receiver: OutgoingReceiver | None = receiver
-        self._transport: SocketTransport | None = None
+        self._transport: SocketTransport | TlsTransport | None = None
+        self._tls = tls
         self._socket: socket.socket | None = None
         self._addresses: deque[tuple[Any, ...]] = deque()
         self.failure = ""
@@ -258,11 +312,42 @@ class SocketOutgoing:
         self.failure = ""
         self._socket = None
         network = self._network
+        if self._tls is not None:
+            self._shake_hands(stream, self._tls)
+            return
         self._transport = SocketTransport(
             self._loop, network.runtime, stream, network.outgoing_buffer, network.hangups, self.peer_host
         )
         self._transport.attach(receiver)
         receiver.on_connected()
+
+    def _shake_hands(self, stream: socket.socket, tls: OutgoingTls) -> None:
+        from strandline.broker.network.tls_transport import TlsTransport
+
+        def on_secured(_: TlsTransport) -> None:
+            if self._receiver is not None:
+                self._receiver.on_connected()
+
+        def on_failed(transport: TlsTransport, reason: str, _: str) -> None:
+            self.failure = reason
+            transport.let_go()
+
+        network, receiver = self._network, self._receiver
+        assert receiver is not None
+        transport = self._transport = TlsTransport(
+            self._loop,
+            network.runtime,
+            stream,
+            network.outgoing_buffer,
+            network.hangups,
+            self.peer_host,
+            context=tls.client_context(),
+            handshakes=network.handshakes,
+            on_secured=on_secured,
+            on_failed=on_failed,
+            hostname=self.peer_host,
+        )
+        transport.attach(receiver)
 
     def _note_failure(self, status: int) -> None:
         self.failure = os.strerror(status)

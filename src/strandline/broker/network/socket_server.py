@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from strandline.broker.environment import Environment
@@ -16,6 +17,7 @@ from strandline.broker.network.descriptors import descriptors_max, share_out
 from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import BROKER, CONTROLLER, Route, routes
+from strandline.broker.network.transport import AcceptedTls
 from strandline.config.cluster_checks import EVERY_INTERFACE
 from strandline.config.listeners import SECURITY_PROTOCOLS, ListenerAddress
 from strandline.config.node_config import BrokerConfig
@@ -41,8 +43,11 @@ class SocketServer:
         addresses: list[ListenerAddress],
         *,
         is_active: Callable[[], bool],
+        tls: Mapping[str, AcceptedTls] = MappingProxyType({}),
     ) -> None:
+        """`tls` has the listeners of TLS by their names."""
         self._environment = environment
+        self._tls = tls
         self._kind = kind
         self._addresses = addresses
         config = environment.config()
@@ -91,6 +96,7 @@ class SocketServer:
             self._admission,
             _own_admission(config, name),
             is_exempt=is_exempt,
+            tls=self._tls.get(name),
         )
 
     @property
@@ -180,19 +186,29 @@ class SocketServer:
             connection.close()
 
 
-def client_server(environment: Environment, services: BrokerServices, *, is_active: Callable[[], bool]) -> SocketServer:
+def client_server(
+    environment: Environment,
+    services: BrokerServices,
+    *,
+    is_active: Callable[[], bool],
+    tls: Mapping[str, AcceptedTls],
+) -> SocketServer:
     """Return the server of clients and other brokers, bound if this node is a broker."""
     config = environment.config()
     addresses = config.client_listeners() if config.is_broker else []
-    return SocketServer(environment, services, BROKER, addresses, is_active=is_active)
+    return SocketServer(environment, services, BROKER, addresses, is_active=is_active, tls=tls)
 
 
 def controller_server(
-    environment: Environment, services: BrokerServices, *, is_active: Callable[[], bool]
+    environment: Environment,
+    services: BrokerServices,
+    *,
+    is_active: Callable[[], bool],
+    tls: Mapping[str, AcceptedTls],
 ) -> SocketServer:
     """Return the server of the quorum and of brokers, bound if this node is a controller."""
     addresses = environment.config().controller_listeners()
-    return SocketServer(environment, services, CONTROLLER, addresses, is_active=is_active)
+    return SocketServer(environment, services, CONTROLLER, addresses, is_active=is_active, tls=tls)
 
 
 def _admission(config: BrokerConfig) -> Admission:

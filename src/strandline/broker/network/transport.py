@@ -11,9 +11,12 @@ ends otherwise, because the peer closed it or could not be reached, is told once
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from strandline.log.segment.log_slice import LogSlice
+
+if TYPE_CHECKING:
+    import ssl
 
 Piece = bytes | LogSlice
 """A part of an answer: bytes, or batches that go from file to socket without passing through here."""
@@ -104,11 +107,43 @@ class Listening(Protocol):
         """Take no more connections; those that are there stay."""
 
 
+class AcceptedTls(Protocol):
+    """The TLS of an address: what peers are shown, and what becomes of them."""
+
+    def server_context(self) -> ssl.SSLContext: ...
+
+    def on_secured(self, receiver: Receiver, certificate: bytes | None) -> None:
+        """Note that the handshake is over, and the certificate of the peer as DER, if it has shown one."""
+
+    def on_failed(self, receiver: Receiver, reason: str, kind: str) -> None:
+        """Close the connection: its handshake failed or took too long."""
+
+
+class OutgoingTls(Protocol):
+    """The TLS of the connections that a node makes."""
+
+    def client_context(self) -> ssl.SSLContext: ...
+
+
 class Network(Protocol):
     def listen(
-        self, host: str, port: int, on_accept: Accept, *, delay_s: Callable[[], float] | None = None
+        self,
+        host: str,
+        port: int,
+        on_accept: Accept,
+        *,
+        delay_s: Callable[[], float] | None = None,
+        tls: AcceptedTls | None = None,
     ) -> Listening:
-        """Take the address, or raise OSError. `delay_s()` is how long the next connection has to wait; 0 for not."""
+        """Take the address, or raise OSError. `delay_s()` is how long the next connection has to wait; 0 for not.
 
-    def connect(self, host: str, port: int, receiver: OutgoingReceiver) -> OutgoingTransport:
-        """Begin to connect. There is no timeout: who has waited long enough closes the transport."""
+        Without `tls` peers are served in the clear.
+        """
+
+    def connect(
+        self, host: str, port: int, receiver: OutgoingReceiver, *, tls: OutgoingTls | None = None
+    ) -> OutgoingTransport:
+        """Begin to connect. There is no timeout: a caller that has waited long enough closes the transport.
+
+        With `tls`, `on_connected` comes after the handshake, which checks that the certificate is for `host`.
+        """

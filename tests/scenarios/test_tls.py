@@ -1,0 +1,167 @@
+"""A cluster whose every connection is of TLS: clients, brokers and controllers, each with a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.authority import Authority
+from tests.scenarios.nodes_by_hand import NodeByHand, nodes_by_hand
+
+from strandline.local.node_process import BrokerFailed
+from strandline.quorum.raft.state_files import uuid_text
+
+WAIT_S_MAX = 90.0
+TOPIC = "orders"
+
+
+@contextmanager
+def cluster(root: Path, authority: Authority, count: int) -> Iterator[list[NodeByHand]]:
+    with nodes_by_hand(root, count) as nodes:
+        configure(nodes, authority)
+        for node in nodes:
+            node.spawn()
+        for node in nodes:
+            node.wait_ready(timeout_s=WAIT_S_MAX)
+        yield nodes
+
+
+def configure(nodes: list[NodeByHand], authority: Authority, **more: str) -> None:
+    cluster_id = uuid_text(uuid.uuid4())
+    voters = ",".join(f"{node.node_id}@{node.controller_address}" for node in nodes)
+    for node in nodes:
+        settings = {
+            "listeners": f"SSL://127.0.0.1:{node.port},CONTROLLER://{node.controller_address}",
+            "listener.security.protocol.map": "CONTROLLER:SSL",
+            "security.inter.broker.protocol": "SSL",
+            "controller.quorum.voters": voters,
+            **authority.settings(authority.issue(f"node-{node.node_id}"), ssl_client_auth="required", **more),
+        }
+        node.configure("broker,controller", settings)
+        formatted = node.format(cluster_id)
+        assert formatted.returncode == 0, formatted.stderr
+
+
+def librdkafka(authority: Authority, store: Path, nodes: list[NodeByHand]) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": ",".join(node.bootstrap for node in nodes),
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.trusted),
+        "ssl.certificate.location": str(store),
+        "ssl.key.location": str(store),
+        "ssl.endpoint.identification.algorithm": "https",
+        "log_level": 0,
+    }
+
+
+def produce(settings: dict[str, Any], count: int) -> None:
+    failures: list[Any] = []
+    producer = Producer(settings | {"acks": "all", "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(TOPIC, b"%d" % number + bytes(50_000), on_delivery=lambda error, _: failures.append(error))
+        producer.poll(0)
+    assert producer.flush(WAIT_S_MAX) == 0
+    assert failures == [None] * count
+
+
+def consume(settings: dict[str, Any], partitions: int, count: int) -> int:
+    consumer = Consumer(settings | {"group.id": "readers", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(partitions)])
+    found, deadline = 0, time.monotonic() + WAIT_S_MAX
+    while found < count and time.monotonic() < deadline:
+        found += sum(each.error() is None for each in consumer.consume(1000, 1.0))
+    consumer.close()
+    return found
+
+
+def test_three_nodes_with_tls_everywhere(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with cluster(tmp_path, authority, 3) as nodes:
+        settings = librdkafka(authority, authority.issue("client"), nodes)
+        admin = AdminClient(settings)
+        admin.create_topics([NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "3"})])[TOPIC].result(WAIT_S_MAX)
+        produce(settings, 200)
+        assert consume(settings, 3, 200) == 200
+        # A broker that dies and comes back follows again, by new connections.
+        nodes[2].kill()
+        nodes[2].start()
+        produce(settings, 50)
+        assert consume(settings, 3, 250) == 250
+
+
+def test_stock_clients_of_python(tmp_path: Path) -> None:
+    kafka, aiokafka = pytest.importorskip("kafka"), pytest.importorskip("aiokafka")
+    authority = Authority(tmp_path)
+    with cluster(tmp_path, authority, 1) as [node]:
+        store = authority.issue("client")
+        context = ssl.create_default_context(cafile=str(authority.trusted))
+        context.load_cert_chain(store)
+        common = {"bootstrap_servers": node.bootstrap, "security_protocol": "SSL", "ssl_context": context}
+        producer = kafka.KafkaProducer(**common)
+        for number in range(20):
+            producer.send(TOPIC, b"%d" % number)
+        producer.flush(WAIT_S_MAX)
+        producer.close()
+        consumer = kafka.KafkaConsumer(
+            TOPIC, auto_offset_reset="earliest", consumer_timeout_ms=int(WAIT_S_MAX * 1000), **common
+        )
+        assert [next(consumer).value for _ in range(20)] == [b"%d" % number for number in range(20)]
+        consumer.close()
+
+        async def by_aiokafka() -> list[bytes | None]:
+            writer = aiokafka.AIOKafkaProducer(**common)
+            await writer.start()
+            await writer.send_and_wait(TOPIC, b"the last")
+            await writer.stop()
+            reader = aiokafka.AIOKafkaConsumer(TOPIC, auto_offset_reset="earliest", **common)
+            await reader.start()
+            try:
+                return [(await asyncio.wait_for(reader.getone(), WAIT_S_MAX)).value for _ in range(21)]
+            finally:
+                await reader.stop()
+
+        assert asyncio.run(by_aiokafka())[-1] == b"the last"
+
+
+def test_a_node_with_the_certificate_of_another_host_is_not_talked_to(tmp_path: Path) -> None:
+    """A certificate of the cluster's authority is not enough: it must be for the host that is connected to."""
+    authority = Authority(tmp_path)
+    with nodes_by_hand(tmp_path, 3) as nodes:
+        configure(nodes, authority)
+        odd = authority.issue("node-3", names=("DNS:elsewhere.example.com",))
+        assert str(odd) in nodes[2].config.read_text()
+        for node in nodes:
+            node.spawn()
+        for node in nodes[:2]:
+            node.wait_ready(timeout_s=WAIT_S_MAX)
+        deadline = time.monotonic() + WAIT_S_MAX
+        refused = f"cannot reach {nodes[2].controller_address}: the certificate of the peer is rejected"
+        while refused not in nodes[0].stderr_text() + nodes[1].stderr_text():
+            assert time.monotonic() < deadline, nodes[0].stderr_text()
+            time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ssl_truststore_location": ""}, "ssl.client.auth=required checks clients, and there is nothing to check"),
+        ({"ssl_keystore_location": "/no/such"}, "ssl.keystore.location=/no/such cannot be read: no such file"),
+    ],
+)
+def test_a_start_is_refused_in_a_sentence(tmp_path: Path, settings: dict[str, str], why: str) -> None:
+    authority = Authority(tmp_path)
+    with nodes_by_hand(tmp_path, 1) as [node]:
+        configure([node], authority, **settings)
+        with pytest.raises(BrokerFailed):
+            node.start()
+        assert why in node.stderr_text()
+        assert "Traceback" not in node.stderr_text()
