@@ -42,6 +42,7 @@ def test_nobody_waits_longer_for_a_silent_coordinator_than_the_first(monkeypatch
         node_id=1,
         runtime=clock,
         network=None,
+        broker_login=None,
         image=lambda: SimpleNamespace(topic_by_name=lambda name: topic),
         address_of=lambda broker_id: ("broker", broker_id),
     )
