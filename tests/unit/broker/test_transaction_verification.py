@@ -24,7 +24,7 @@ class Silent:
     asked = 0
     is_closed = False
 
-    def __init__(self, clock: TurnedClock, network: object, host: str, port: int, *, client_id: str) -> None:
+    def __init__(self, clock: TurnedClock, network: object, host: str, port: int, *, client_id: str, login: object) -> None:
         self.address = host, port
         self._clock = clock
 
