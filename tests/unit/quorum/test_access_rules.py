@@ -128,6 +128,16 @@ def test_an_acl_is_in_the_outcome_of_every_filter_that_selects_it_and_removed_on
     assert set(outcomes[1]) == {READ_ORDERS, WRITE_ORDERS, GROUP}
 
 
+def test_exact_filters_look_at_few_acls() -> None:
+    """Otherwise a request that deletes thousands of ACLs would look at millions."""
+    acls = [READ_ORDERS._replace(name=f"topic-{number}") for number in range(3_000)]
+    deciding = controller()
+    deciding.create_access_rules(acls)
+    decisions = list(deciding.delete_access_rules([exact(acl) for acl in acls]))
+    assert None not in decisions
+    assert len(decisions) == 3_000
+
+
 def test_a_filter_with_unknown_numbers_is_rejected_alone() -> None:
     deciding = controller()
     deciding.create_access_rules([READ_ORDERS])
