@@ -34,6 +34,7 @@ from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.security.acl.authorizer import Authorizer
 
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 COMMIT_S, APPLY_S = 0.002, 0.005
@@ -81,7 +82,7 @@ class Member:
         self.cluster = cluster
         self.node_id = node_id
         self.cluster_id = CLUSTER_ID
-        self.authorizer = None
+        self.authorizer: Authorizer | None = None
         self.host_name = f"node-{node_id}"
         self.runtime = SimRuntime(SimHost(cluster.loop, self.host_name), 1)
         self.network = cluster.network.of(self.runtime)

@@ -26,8 +26,10 @@ from strandline.codec.messages.alter_partition_reassignments_request import (
     ReassignableTopic,
 )
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
+from strandline.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from strandline.codec.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from strandline.codec.messages.delete_acls_request import DeleteAclsFilter, DeleteAclsRequest
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
 from strandline.codec.messages.envelope_request import EnvelopeRequest
@@ -37,6 +39,7 @@ from strandline.codec.messages.update_features_request import UpdateFeaturesRequ
 from strandline.errors import ErrorCode
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from strandline.runtime import loggers
+from strandline.security.acl.authorizer import Authorizer
 from strandline.security.principal import ANONYMOUS_SESSION, encode_session
 
 PRINCIPAL = encode_session(ANONYMOUS_SESSION)
@@ -76,6 +79,45 @@ def test_any_node_creates_and_deletes_topics(node_id: int, version: int) -> None
     assert all(len(member.image.topics["a"].partitions) == 3 for member in cluster.members)
     deleted = cluster.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=1000), 6, node_id=node_id)
     assert [each.error_code for each in deleted.responses] == [0]
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_any_node_creates_and_deletes_acls(cluster: SmallCluster, node_id: int, version: int) -> None:
+    for member in cluster.members:
+        member.authorizer = Authorizer(super_users=frozenset(), allows_everyone=False)
+    creations = [
+        AclCreation(
+            resource_type=2,
+            resource_name=name,
+            resource_pattern_type=3,
+            principal="User:alice",
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for name in ("a", "", "b")
+    ]
+    created = cluster.ask(CreateAclsRequest(creations=creations), version, node_id=node_id)
+    assert [each.error_code for each in created.results] == [0, ErrorCode.INVALID_REQUEST, 0]
+    cluster.run(1)
+    assert all(len(member.image.kept.of_kind("access")) == 2 for member in cluster.members)
+    everything = DeleteAclsFilter(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    )
+    deleted = cluster.ask(DeleteAclsRequest(filters=[everything]), version, node_id=node_id)
+    assert [len(each.matching_acls) for each in deleted.filter_results] == [2]
+    cluster.elect(None)
+    late = cluster.ask(CreateAclsRequest(creations=creations), version, node_id=node_id)
+    assert [each.error_code for each in late.results] == [ErrorCode.REQUEST_TIMED_OUT] * 3
+    late = cluster.ask(DeleteAclsRequest(filters=[everything]), version, node_id=node_id)
+    assert [each.error_code for each in late.filter_results] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 def test_every_forwarded_api_gets_an_answer_through_another_node(cluster: SmallCluster) -> None:
