@@ -1,6 +1,7 @@
-"""CreateAcls (30), versions 1-3: ACLs into the metadata log, all of them in one batch.
+"""CreateAcls (30), versions 1-3: ACLs into the metadata log.
 
 An ACL that exists succeeds without a record. One that is not valid gets INVALID_REQUEST, and the others are created.
+What is decided in one turn of the loop is written as one batch, which is some hundred ACLs; Kafka always writes one.
 Answered when they are committed and in effect on this node. Without an authorizer the answer is SECURITY_DISABLED.
 """
 
@@ -8,11 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.codec.message_codec import encode
 from strandline.codec.messages.create_acls_request import CreateAclsRequest
 from strandline.codec.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from strandline.errors import ErrorCode, RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.refusals import refusal
+from strandline.handlers.support.response_parts import reply_in_parts
+from strandline.quorum.controller.submission import Outcomes
 from strandline.security.acl.access_rule import Acl
 
 API_KEY = 30
@@ -20,8 +24,9 @@ VERSIONS = (1, 3)
 
 
 def handle(context: RequestContext, request: CreateAclsRequest) -> Any:
+    version = context.api_version
     if context.node.authorizer is None:
-        return refusal(request, context.api_version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
+        return refusal(request, version, ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     acls = [
         Acl(
             each.resource_type,
@@ -35,19 +40,16 @@ def handle(context: RequestContext, request: CreateAclsRequest) -> Any:
         for each in request.creations
     ]
 
-    def on_done(outcomes: list[RequestError | None] | None, error: BaseException | None) -> None:
-        if outcomes is None:
-            assert error is not None
-            context.reply(refusal(request, context.api_version, error_code(error), error_message(error)))
-        else:
-            context.reply(CreateAclsResponse(results=[_result(each) for each in outcomes]))
+    def on_done(outcomes: Outcomes[RequestError | None]) -> None:
+        parts = (encode(_result(error or refused), version) for refused, error in outcomes)
+        reply_in_parts(context, CreateAclsResponse(), parts)
 
     controller = context.node.controller
-    controller.submit(lambda: controller.create_access_rules(acls), on_done)
+    controller.submit_all(controller.create_access_rules(acls), on_done)
     return None
 
 
-def _result(refused: RequestError | None) -> AclCreationResult:
-    if refused is None:
+def _result(error: BaseException | None) -> AclCreationResult:
+    if error is None:
         return AclCreationResult(error_message=None)
-    return AclCreationResult(error_code=refused.code, error_message=error_message(refused))
+    return AclCreationResult(error_code=error_code(error), error_message=error_message(error))

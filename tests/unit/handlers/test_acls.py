@@ -147,6 +147,15 @@ def test_a_disk_that_fails_is_the_error_of_every_entry() -> None:
     assert [each.error_code for each in delete(node, deletion())] == [56]
 
 
+def test_the_acls_of_a_request_are_written_together() -> None:
+    node = AuthorizedNode()
+    written: list[int] = []
+    write = node.controller_write
+    node.controller.connect(node.runtime, lambda records, done: (written.append(len(records)), write(records, done)))
+    assert create(node, *(creation(f"topic-{number}") for number in range(50))) == [(0, None)] * 50
+    assert written == [50]
+
+
 def test_many_acls_are_answered_in_slices() -> None:
     node = AuthorizedNode(runtime=SlowRuntime())
     names = [f"topic-{number}" for number in range(3_000)]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from strandline.codec.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.state import ControllerState, Decision, Decisions
+from strandline.quorum.controller.state import ControllerState, Decisions
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.acl.access_rule import Acl, AclFilter, acl_of, check_acl, record_of
 from strandline.security.acl.kinds import WILDCARD, PatternType
@@ -67,31 +67,34 @@ class AccessRules:
         self._version = 0
         self._index = AclIndex()
 
-    def create(self, acls: Sequence[Acl]) -> Decision[list[RequestError | None]]:
-        """Return the records of all new ACLs, and for each ACL None or why it is rejected.
+    def create(self, acls: Sequence[Acl]) -> Decisions[RequestError | None]:
+        """Yield for each ACL its record and None, or why it is rejected.
 
         One that exists, or that comes twice, succeeds without a record.
         """
-        self._refresh()
-        outcomes: list[RequestError | None] = []
-        created: dict[Acl, None] = {}
+        refusal = self._refusal_of_many(acls)
         for acl in acls:
             try:
+                if refusal is not None:
+                    raise refusal
                 check_acl(acl)
+                self._refresh()
             except RequestError as refused:
-                outcomes.append(refused)
+                yield [], refused
                 continue
-            outcomes.append(None)
-            if acl not in self._index:
-                created[acl] = None
-        if len(created) > ACLS_PER_REQUEST_MAX:
-            raise _too_many("create")
-        records = []
-        for acl in created:
+            if acl in self._index:
+                yield [], None
+                continue
             acl_id = uuid.UUID(int=self._state.rng.getrandbits(128), version=4)
             self._index.add(acl, acl_id)
-            records.append(record_of(acl, acl_id))
-        return self._decided(records), outcomes
+            yield self._decided([record_of(acl, acl_id)]), None
+
+    def _refusal_of_many(self, acls: Sequence[Acl]) -> RequestError | None:
+        if len(acls) <= ACLS_PER_REQUEST_MAX or self._state.refusal is not None:
+            return self._state.refusal
+        self._refresh()
+        new = {acl for acl in acls if acl not in self._index}
+        return _too_many("create") if len(new) > ACLS_PER_REQUEST_MAX else None
 
     def delete(self, filters: Sequence[AclFilter]) -> Decisions[list[Acl] | RequestError]:
         """Yield for each filter the ACLs that it selects, with the records that remove them, or why it is rejected.

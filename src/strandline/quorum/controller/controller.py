@@ -403,8 +403,8 @@ class Controller(TopicCommands):
 
         return AccessRules(self._state)
 
-    def create_access_rules(self, acls: Sequence[Acl]) -> Decision[list[RequestError | None]]:
-        """CreateAcls: all records at once, and for each ACL None or why it is not created."""
+    def create_access_rules(self, acls: Sequence[Acl]) -> Decisions[RequestError | None]:
+        """CreateAcls, one ACL at a time: None, or why it is not created."""
         return self._access_rules.create(acls)
 
     def delete_access_rules(self, filters: Sequence[AclFilter]) -> Decisions[list[Acl] | RequestError]:
