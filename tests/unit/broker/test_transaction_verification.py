@@ -24,7 +24,9 @@ class Silent:
     asked = 0
     is_closed = False
 
-    def __init__(self, clock: TurnedClock, network: object, host: str, port: int, *, client_id: str, login: object) -> None:
+    def __init__(
+        self, clock: TurnedClock, network: object, host: str, port: int, *, client_id: str, login: object
+    ) -> None:
         self.address = host, port
         self._clock = clock
 
