@@ -76,6 +76,7 @@ class Cluster:
         topic = SimpleNamespace(partitions=self.partitions)
         image = SimpleNamespace(topic_by_name={"t": topic}.get)
         environment: Any = SimpleNamespace(
+            broker_login=None,
             node_id=1,
             runtime=self.clock,
             image=lambda: image,
