@@ -55,8 +55,15 @@ from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.observability.otlp import OtlpReader
 from strandline.partition.producers import Producers
 from strandline.partition.reencoding import OpensLater, opened_now
+from strandline.quorum.image.kept_records import KeptRecords
 from strandline.quorum.raft.state_files import MetaProperties, QuorumState
 from strandline.security.principal import ANONYMOUS_SESSION, decode_session, encode_session
+from strandline.security.sasl.credential_store import CredentialStore
+from strandline.security.sasl.exchange import AuthenticationFailed
+from strandline.security.sasl.jaas import parse_jaas
+from strandline.security.sasl.oauthbearer import parse_bearer
+from strandline.security.sasl.plain import parse_plain
+from strandline.security.sasl.scram import SCRAM_SHA_256, ScramLogin, ScramServer
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
 PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))
@@ -345,8 +352,32 @@ def _between_nodes() -> list[Target]:
     ]
 
 
+def scram_login(data: bytes) -> None:
+    """Read a client's first message and its proof, by one server."""
+    server = ScramServer(SCRAM_SHA_256, CredentialStore(KeptRecords, b"secret", {}), "nonce")
+    first, _, final = data.partition(b"|")
+    server.step(first)
+    server.step(final)
+
+
+def scram_answers(data: bytes) -> None:
+    """Read a server's challenge."""
+    ScramLogin(SCRAM_SHA_256, "alice", "secret", "abc").step(data)
+
+
+def _logins() -> list[Target]:
+    failed = (AuthenticationFailed,)
+    return [
+        Target("SCRAM of a client", scram_login, failed, constant(b"n,,n=alice,r=abc|c=biws,r=abcnonce,p=AAAA")),
+        Target("SCRAM of a server", scram_answers, failed, constant(b"r=abcdef,s=AAAA,i=4096")),
+        Target("PLAIN", parse_plain, failed, constant(b"\0alice\0secret")),
+        Target("OAUTHBEARER", parse_bearer, (ValueError,), constant(b"n,,\x01auth=Bearer a.b.c\x01x=y\x01\x01")),
+        Target("JAAS", text_of(parse_jaas), (InvalidConfig,), constant(b"a.B required user_a=\"b\" c='d';")),
+    ]
+
+
 def _all() -> dict[str, Target]:
-    targets = [*_batches(), *_records_and_files(), *_between_nodes()]
+    targets = [*_batches(), *_records_and_files(), *_between_nodes(), *_logins()]
     for route, version in every_route_and_version():
         targets.append(request_target(route, version))
         if route.hot is not None:

@@ -18,6 +18,16 @@ class Trap(NamedTuple):
 
 
 TRAPS: dict[str, Trap] = {
+    "sasl-login": Trap(
+        "a login is replayed, or tells which users exist",
+        "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",
+        "the whole nonce is compared, secrets in constant time; an unknown user fails where a wrong password does",
+    ),
+    "sasl-session": Trap(
+        "a session outlives its credential, changes its owner, or is served before it begins",
+        "KIP-368, CVE-2017-12610",
+        "the gate decides about every request until the login is done, and again where a session has an end",
+    ),
     "truncation": Trap(
         "truncation to the high watermark loses or forks data",
         "KIP-101, KIP-279",
