@@ -119,6 +119,14 @@ COMMANDS: dict[str, Entry] = {
             ("suggest", "acl.suggest:suggest", "Write the ACLs that clients need, from a log of denials."),
         ),
     ),
+    "quota": Entry(
+        "Limit what users, client ids and addresses may use.",
+        verbs=(
+            ("set", "quota.command:set_", "Set quotas of a user, a client id, both, or an address."),
+            ("list", "quota.command:list_quotas", "List quotas."),
+            ("delete", "quota.command:delete", "Delete quotas."),
+        ),
+    ),
     "pipeline": Entry(
         "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",
         verbs=(

@@ -1,0 +1,1 @@
+"""`strandline quota`: what users, client ids and addresses may use."""
