@@ -379,4 +379,19 @@ TRAPS: dict[str, Trap] = {
         "our own shortcut for small Produce requests",
         "remember only heads whose meaning follows from their bytes, by names and by ids apart",
     ),
+    "quota-entity": Trap(
+        "a quota is counted for another entity than the one it belongs to",
+        "Kafka's order of eight entities; client ids are made up by clients",
+        "one bucket per matched entity: a user's is shared by its clients, a default's by no one",
+    ),
+    "starved-replication": Trap(
+        "quotas of clients slow down replication, and the in-sync set shrinks",
+        "KIP-13, KIP-73",
+        "charge nothing to followers, brokers and the controller listener",
+    ),
+    "ignored-throttle": Trap(
+        "a client that ignores its throttle time goes on sending",
+        "KIP-219",
+        "answer first, then do not read the connection for that long",
+    ),
 }
