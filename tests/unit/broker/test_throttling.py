@@ -16,7 +16,7 @@ from strandline.broker.network.dispatch import Dispatcher
 from strandline.broker.network.listener import SocketListener
 from strandline.broker.network.routes import Handler, Route
 from strandline.broker.network.throttled_newcomer import ThrottledNewcomer
-from strandline.broker.network.throttling import LINES_PER_MINUTE_MAX, Throttling
+from strandline.broker.network.throttling import CLIENT_ID_BYTES_MAX, LINES_PER_MINUTE_MAX, ConnectionQuota, Throttling
 from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.client_quota_record import ClientQuotaRecord, EntityData
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
@@ -182,6 +182,16 @@ def test_changed_client_id_has_its_own_quota(ground: Ground) -> None:
     assert ground.produce(connection, 10_000, b"two") == 0
     assert ground.produce(connection, 10_000, None) == 0
     assert ground.produce(connection, 1_000, b"one") == 1000
+
+
+def test_long_client_ids_are_kept_in_part(ground: Ground) -> None:
+    ground.set(BYTES, 1000.0, client_id=None)
+    connection, _ = ground.connect()
+    assert ground.produce(connection, 12_000, b"x" * 5_000 + b"one") == 2000
+    other, _ = ground.connect()
+    assert ground.produce(other, 6_000, b"x" * 5_000 + b"two") == 8000
+    assert isinstance(other.quota, ConnectionQuota)
+    assert len(other.quota.client_id) == CLIENT_ID_BYTES_MAX
 
 
 def test_client_that_authenticates_has_its_own_quota(ground: Ground) -> None:

@@ -49,6 +49,8 @@ from strandline.security.quotas.token_bucket import TokenBucket
 
 THROTTLE_MS_MAX: Final = INT_MAX
 """The field of the protocol holds no more."""
+CLIENT_ID_BYTES_MAX: Final = 1024
+"""So much of a client id tells clients apart: ids are made up by clients, and kept with what they used."""
 CLIENTS_MAX: Final = 10_000
 """Clients whose quotas are remembered; then all are looked up again."""
 LOG_MS: Final = 60_000.0
@@ -218,7 +220,7 @@ class Throttling:
             connection.quota = None
             return 0
         quota: Any = connection.quota
-        client_id = view[: max(0, client_id_size)]
+        client_id = view[: max(0, min(client_id_size, CLIENT_ID_BYTES_MAX))]
         if quota is None or quota.client_id != client_id or quota.session is not connection.session:
             quota = connection.quota = self._quota_of(connection.session, bytes(client_id))
         return 0 if quota.requests is None else self._runtime.monotonic_ns()

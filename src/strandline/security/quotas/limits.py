@@ -39,20 +39,28 @@ class QuotaLimits:
 
     def __init__(self, records: Iterable[Any] = ()) -> None:
         self._by_key: dict[str, dict[Entity, float]] = {key: {} for key in CLIENT_KEYS}
-        self._by_ip: dict[str, float] = {}
-        self._ip_default: float | None = None
+        self._by_ip: dict[str | EntityPart, float] = {}
         for record in records:
             self._add(record)
 
     def _add(self, record: Any) -> None:
-        names = {each.entity_type: each.entity_name for each in record.entity}
-        if IP in names:
-            if record.key == CONNECTION_CREATION_RATE and names[IP] is None:
-                self._ip_default = record.value
-            elif record.key == CONNECTION_CREATION_RATE:
-                self._by_ip[names[IP]] = record.value
-        elif record.key in self._by_key and names.keys() & {USER, CLIENT_ID}:
-            self._by_key[record.key][_part(names, USER), _part(names, CLIENT_ID)] = record.value
+        user = client_id = ip = EntityPart.ABSENT
+        for part in record.entity:
+            name = EntityPart.DEFAULT if part.entity_name is None else part.entity_name
+            if part.entity_type == USER:
+                user = name
+            elif part.entity_type == CLIENT_ID:
+                client_id = name
+            elif part.entity_type == IP:
+                ip = name
+            else:
+                # A type of a newer version: what it means is unknown.
+                return
+        if ip is not EntityPart.ABSENT:
+            if record.key == CONNECTION_CREATION_RATE:
+                self._by_ip[ip] = record.value
+        elif record.key in self._by_key:
+            self._by_key[record.key][user, client_id] = record.value
 
     @property
     def has_client_quotas(self) -> bool:
@@ -60,7 +68,7 @@ class QuotaLimits:
 
     @property
     def has_ip_quotas(self) -> bool:
-        return bool(self._by_ip) or self._ip_default is not None
+        return bool(self._by_ip)
 
     def of_client(self, key: str, user: str, client_id: str) -> Match | None:
         """Return the quota that holds for a client; None without one."""
@@ -74,12 +82,7 @@ class QuotaLimits:
 
     def of_ip(self, address: str) -> float | None:
         """Return how many connections an address may open in a second; None without a quota."""
-        return self._by_ip.get(address, self._ip_default)
-
-
-def _part(names: dict[str, str | None], entity_type: str) -> str | EntityPart:
-    name = names.get(entity_type, EntityPart.ABSENT)
-    return EntityPart.DEFAULT if name is None else name
+        return self._by_ip.get(address, self._by_ip.get(EntityPart.DEFAULT))
 
 
 def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, BucketKey]]:
