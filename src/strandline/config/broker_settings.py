@@ -30,10 +30,16 @@ class BrokerSettings:
         "listeners",
         ("PLAINTEXT://127.0.0.1:9092",),
         None,
-        "Where clients and other nodes connect, as `NAME://host:port`; port 0 takes a free one. One for clients and "
-        "brokers, for now, beside those of `controller.listener.names`. Apache Kafka listens on every interface by "
-        "default; here the default is loopback, because there is no TLS and no authentication. They cannot be changed "
-        "while the node runs.",
+        "Where clients and other nodes connect, as `NAME://host:port`, comma-separated; port 0 takes a free one. Those "
+        "that `controller.listener.names` names are for the quorum. Apache Kafka listens on every interface by "
+        "default; here the default is loopback, because it is served in the clear and without authentication. They "
+        "cannot be changed while the node runs.",
+    )
+    listener_unauthenticated_allow: bool = boolean(
+        "listener.unauthenticated.allow",
+        False,
+        "Strandline's own. Whether a new node may listen beyond this machine without authentication: PLAINTEXT, or SSL "
+        "without `ssl.client.auth=required`. A node that has run before is only warned of such a listener.",
     )
     advertised_listeners: tuple[str, ...] | None = words(
         "advertised.listeners",
@@ -196,6 +202,14 @@ class BrokerSettings:
         "metrics.enable",
         True,
         "Strandline's own. Whether each request is counted and timed; what costs nothing is shown in any case.",
+    )
+    http_security_protocol: str = text(
+        "http.security.protocol",
+        "PLAINTEXT",
+        one_of("PLAINTEXT", "SSL"),
+        "Strandline's own. What `http.listener` speaks: HTTP, or HTTPS with the `ssl.` settings of the node or of the "
+        "listener HTTP (`listener.name.http.ssl.keystore.location`). With `ssl.client.auth=required` a scraper needs a "
+        "certificate.",
     )
     http_listener: str = text(
         "http.listener",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from strandline.config.cluster_settings import ClusterSettings
-from strandline.config.listeners import PORT_MAX, SECURITY_PROTOCOLS, NodeListeners
+from strandline.config.listeners import PLAINTEXT, PORT_MAX, SECURITY_PROTOCOLS, SSL, ListenerAddress, NodeListeners
 from strandline.errors import InvalidConfig
 
 EVERY_INTERFACE = ("0.0.0.0", "::")
@@ -14,6 +14,15 @@ EVERY_INTERFACE = ("0.0.0.0", "::")
 
 def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def why_exposed(listener: ListenerAddress, protocol: str, client_auth: str | None) -> str | None:
+    """Return a sentence if peers on other machines reach this listener without authentication; None if not."""
+    is_open = protocol == PLAINTEXT or (protocol == SSL and client_auth != "required")
+    if not is_open or is_loopback(listener.host):
+        return None
+    where = f"{listener.host or 'every interface'}:{listener.port}"
+    return f"listener {listener.name} ({protocol}) at {where} serves all who can reach it, without authentication"
 
 
 def check_cluster(config: ClusterSettings, listeners: NodeListeners, *, names_other_voters: bool) -> None:

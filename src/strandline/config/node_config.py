@@ -17,7 +17,13 @@ from typing import NamedTuple
 
 from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
-from strandline.config.cluster_checks import check_cluster, check_inter_broker, check_protocol_map, is_loopback
+from strandline.config.cluster_checks import (
+    check_cluster,
+    check_inter_broker,
+    check_protocol_map,
+    is_loopback,
+    why_exposed,
+)
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
 from strandline.config.listeners import (
@@ -55,6 +61,8 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 COMMAND_LINE = "-X"
 SASL_PLAINTEXT = "SASL_PLAINTEXT"
+HTTP = "HTTP"
+"""The name that `http.listener` has in settings of TLS, such as `listener.name.http.ssl.keystore.location`."""
 
 
 class TopicConfigEntry(NamedTuple):
@@ -165,6 +173,8 @@ class BrokerConfig(
         check_groups(self)
         check_storage(self)
         check_authorizer(self)
+        if self.http_security_protocol == SSL and any(each.name == HTTP for each in listeners.clients):
+            raise InvalidConfig(f"listeners={listeners.given!r} has the name {HTTP}, which is that of http.listener")
         self._check_protocols()
 
     def _check_protocols(self) -> None:
@@ -270,7 +280,17 @@ class BrokerConfig(
         """Return each listener of TLS that this node has or uses, and whether it is one of its own."""
         own = {each.name for each in self.client_listeners() + self.controller_listeners()}
         names = sorted(own | self.listeners_between_nodes())
-        return {name: name in own for name in names if self.security_protocol(name).endswith("SSL")}
+        found = {name: name in own for name in names if self.security_protocol(name).endswith("SSL")}
+        return found | {HTTP: True} if self.http_security_protocol == SSL else found
+
+    def exposed_listeners(self) -> list[str]:
+        """Return a sentence for each listener that serves other machines without authentication."""
+        own = self.client_listeners() + self.controller_listeners()
+        found = [
+            why_exposed(each, self.security_protocol(each.name), self.listener_text(each.name, "ssl.client.auth"))
+            for each in own
+        ]
+        return [each for each in found if each is not None]
 
     def client_listeners(self) -> list[ListenerAddress]:
         """Return the listeners for clients and brokers: all that are not for controllers."""

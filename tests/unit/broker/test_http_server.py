@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+from tests.authority import Authority
 
 from strandline.broker.metrics import http_server
 from strandline.broker.metrics.http_server import HEAD_BYTES_MAX, HTTP_CONNECTIONS_MAX, OK, PLAIN, HttpServer, Page
@@ -212,3 +215,45 @@ async def test_a_close_ends_what_is_being_sent(server: Server) -> None:
     await asyncio.wait_for(server.server.close(), 20)
     assert not server.server.serving
     writer.close()
+
+
+# HTTPS
+
+
+@pytest.fixture
+async def secured(tmp_path: Path) -> AsyncIterator[tuple[Server, ssl.SSLContext]]:
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("node"))
+    made = Server()
+    made.server = HttpServer({"/small": made.small}, lambda: context)
+    listening = http_server.listening_socket("127.0.0.1", 0)
+    made.port = listening.getsockname()[1]
+    await made.server.start(listening)
+    yield made, ssl.create_default_context(cafile=str(authority.trusted))
+    await made.server.close()
+
+
+async def test_pages_over_tls(secured: tuple[Server, ssl.SSLContext]) -> None:
+    server, context = secured
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    for _ in range(2):
+        writer.write(b"GET /small HTTP/1.1\r\n\r\n")
+        assert b"a small page" in await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 20)
+    writer.close()
+
+
+async def test_a_plain_request_to_https_is_closed(secured: tuple[Server, ssl.SSLContext]) -> None:
+    server, _ = secured
+    with contextlib.suppress(ConnectionResetError):
+        assert b"HTTP/1.1" not in await server.ask(b"GET /small HTTP/1.1\r\n\r\n")
+    assert server.server.refused == 1
+
+
+async def test_silent_handshakes_are_counted(secured: tuple[Server, ssl.SSLContext]) -> None:
+    server, context = secured
+    silent = [await server.connect() for _ in range(HTTP_CONNECTIONS_MAX)]
+    with pytest.raises(OSError):
+        await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
+    for _, each in silent:
+        each.close()

@@ -230,7 +230,7 @@ def test_the_default_steps_back_and_a_wish_does_not() -> None:
 
 
 async def test_the_endpoint_lives_before_there_is_a_node() -> None:
-    endpoint = Endpoint()
+    endpoint = Endpoint(BrokerConfig())
     listening = listening_socket("127.0.0.1", 0)
     port = listening.getsockname()[1]
     await endpoint.start(listening)

@@ -7,16 +7,20 @@ import logging
 import re
 import socket
 import sys
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.metrics.http_server import OK, PLAIN, UNAVAILABLE, HttpServer, Page, listening_socket
-from strandline.config.node_config import BrokerConfig
+from strandline.config.node_config import HTTP, BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.observability.log_lines import fields
 
 if TYPE_CHECKING:
+    import ssl
+
     from strandline.broker.metrics.scrape import ObservedBroker
+    from strandline.broker.network.tls_listeners import ListenerTls
 
 log = logging.getLogger("strandline.http")
 
@@ -66,7 +70,13 @@ def take_address(config: BrokerConfig) -> socket.socket | None:
 class Endpoint:
     """The pages. `node` is there once it was made; until then the endpoint lives and is not ready."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: BrokerConfig) -> None:
+        """InvalidConfig if it is to speak TLS and has no usable certificate."""
+        self._tls: ListenerTls | None = None
+        if config.http_security_protocol == "SSL" and parse_listener(config.http_listener) is not None:
+            from strandline.broker.network.tls_listeners import ListenerTls
+
+            self._tls = ListenerTls(config, HTTP, now_s=time.time(), is_server=True, is_between_nodes=False)
         self.node: ObservedBroker | None = None
         self._server = HttpServer(
             {
@@ -74,14 +84,23 @@ class Endpoint:
                 "/public_metrics": lambda: self._metrics(public=True),
                 "/livez": lambda: Page(OK, PLAIN, ["ok\n"]),
                 "/readyz": self._readiness,
-            }
+            },
+            None if self._tls is None else self._context,
         )
+
+    def _context(self) -> ssl.SSLContext:
+        """Return the context in force. The node, when it is there, keeps it up to date."""
+        if self.node is not None and self.node.tls is not None:
+            return self.node.tls.by_listener[HTTP].server_context()
+        assert self._tls is not None
+        return self._tls.server_context()
 
     async def start(self, listening: socket.socket) -> None:
         bound = listening.getsockname()
         await self._server.start(listening)
         host = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        log.info("metrics at http://%s:%d/metrics", host, bound[1], extra=fields(host=bound[0], port=bound[1]))
+        scheme = "http" if self._tls is None else "https"
+        log.info("metrics at %s://%s:%d/metrics", scheme, host, bound[1], extra=fields(host=bound[0], port=bound[1]))
 
     def load(self, loop: asyncio.AbstractEventLoop) -> None:
         """Import what the first scrape would wait for, one module per turn of the loop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
@@ -87,9 +88,15 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    def __init__(self, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(
+        self, pages: Mapping[str, Callable[[], Page]], context: Callable[[], ssl.SSLContext] | None = None
+    ) -> None:
+        """With a `context` it speaks HTTPS; each connection asks for the one in force."""
         self._pages = pages
+        self._context = context
         self._server: asyncio.Server | None = None
+        self._listening: socket.socket | None = None
+        self._shaking: set[asyncio.Task[None]] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self.requests = 0
         self.refused = 0
@@ -100,17 +107,56 @@ class HttpServer:
         return len(self._serving)
 
     async def start(self, listening: socket.socket) -> None:
+        if self._context is not None:
+            self._listening = listening
+            listening.listen(HTTP_CONNECTIONS_MAX)
+            asyncio.get_running_loop().add_reader(listening.fileno(), self._on_acceptable)
+            return
         self._server = await asyncio.start_server(
             self._serve, sock=listening, limit=HEAD_BYTES_MAX, backlog=HTTP_CONNECTIONS_MAX
         )
 
     async def close(self) -> None:
+        if self._listening is not None:
+            asyncio.get_running_loop().remove_reader(self._listening.fileno())
+            self._listening.close()
+            self._listening = None
         if self._server is not None:
             self._server.close()
-            serving = list(self._serving)
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
+        serving = [*self._serving, *self._shaking]
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    # HTTPS: connections are accepted here, so that those in a handshake are counted, too.
+
+    def _on_acceptable(self) -> None:
+        assert self._listening is not None
+        try:
+            accepted, _ = self._listening.accept()
+        except OSError:
+            return
+        if len(self._serving) + len(self._shaking) >= HTTP_CONNECTIONS_MAX:
+            self.refused += 1
+            accepted.close()
+            return
+        accepted.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._shake_hands(accepted))
+        self._shaking.add(task)
+        task.add_done_callback(self._shaking.discard)
+
+    async def _shake_hands(self, accepted: socket.socket) -> None:
+        assert self._context is not None
+        reader = asyncio.StreamReader(limit=HEAD_BYTES_MAX)
+        protocol = asyncio.StreamReaderProtocol(reader, self._serve)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._context(), ssl_handshake_timeout=REQUEST_S_MAX
+            )
+        except (OSError, asyncio.CancelledError):
+            # The peer left, is too slow, or speaks no TLS.
+            self.refused += 1
+            accepted.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._serving) >= HTTP_CONNECTIONS_MAX:
