@@ -393,5 +393,24 @@ TRAPS: dict[str, Trap] = {
         "a client that ignores its throttle time goes on sending",
         "KIP-219",
         "answer first, then do not read the connection for that long",
+    "tls-impostor": Trap(
+        "a certificate of the cluster's own authority stands for every node, also one that was stolen from a client",
+        "CVE-2018-1288 and its kin; TLS libraries that check the chain and not the name",
+        "check the name in the certificate against the host that is connected to",
+    ),
+    "stale-certificate": Trap(
+        "a certificate is renewed on the disk, and the node serves the old one until it has expired",
+        "Apache Kafka, which reads stores again only when it is told to",
+        "watch the files, and make new contexts for new connections",
+    ),
+    "held-by-openssl": Trap(
+        "a request waits for ever: its last bytes are decrypted already, and the loop waits for the socket",
+        "asyncio and every own loop around SSL_read",
+        "read until OpenSSL asks for more, and go on after a pause without waiting for the socket",
+    ),
+    "wrong-listener": Trap(
+        "a client is sent to an address that only brokers reach",
+        "Apache Kafka's KIP-103",
+        "answer with the addresses of the listener that the request came in on",
     ),
 }

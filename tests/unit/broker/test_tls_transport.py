@@ -240,18 +240,18 @@ def test_bytes_that_openssl_holds_are_read_though_the_socket_is_silent(
     peer = Peer(stage, client)
     peer.shake_hands()
     stage.listening.hold_back(is_held)
-    sent = random.Random(SEED).randbytes(3 * MIB)
+    sent = random.Random(SEED).randbytes(315 * 10_000)
     stage.until(lambda: stage.secured)
     (told,) = stage.accepted
     told.on_receive = told.transport.pause
-    for at in range(0, len(sent), 100 * KIB):
-        peer.tls.write(sent[at : at + 100 * KIB])
-        data = peer.outgoing.read()
-        while data:
-            with contextlib.suppress(BlockingIOError):
-                data = data[peer.socket.send(data) :]
-            peer.turn()
-            told.transport.resume()
+    for at in range(0, len(sent), 10_000):
+        peer.tls.write(sent[at : at + 10_000])
+    data = peer.outgoing.read()
+    while data:
+        with contextlib.suppress(BlockingIOError):
+            data = data[peer.socket.send(data) :]
+        peer.turn()
+        told.transport.resume()
 
     def is_all() -> bool:
         told.transport.resume()
