@@ -393,6 +393,7 @@ TRAPS: dict[str, Trap] = {
         "a client that ignores its throttle time goes on sending",
         "KIP-219",
         "answer first, then do not read the connection for that long",
+    ),
     "tls-impostor": Trap(
         "a certificate of the cluster's own authority stands for every node, also one that was stolen from a client",
         "CVE-2018-1288 and its kin; TLS libraries that check the chain and not the name",

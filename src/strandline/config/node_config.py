@@ -28,6 +28,7 @@ from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings, check_groups
 from strandline.config.listeners import (
     SECURITY_PROTOCOLS,
+    SSL,
     ListenerAddress,
     NodeListeners,
     parse_listeners,
