@@ -40,7 +40,7 @@ from strandline.errors import ErrorCode
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from strandline.runtime import loggers
 from strandline.security.acl.authorizer import Authorizer
-from strandline.security.principal import ANONYMOUS_SESSION, encode_session
+from strandline.security.principal import ANONYMOUS, ANONYMOUS_SESSION, encode_session
 
 PRINCIPAL = encode_session(ANONYMOUS_SESSION)
 
@@ -85,7 +85,7 @@ def test_any_node_creates_and_deletes_topics(node_id: int, version: int) -> None
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_any_node_creates_and_deletes_acls(cluster: SmallCluster, node_id: int, version: int) -> None:
     for member in cluster.members:
-        member.authorizer = Authorizer(super_users=frozenset(), allows_everyone=False)
+        member.authorizer = Authorizer(super_users=frozenset({ANONYMOUS}), allows_everyone=False)
     creations = [
         AclCreation(
             resource_type=2,
