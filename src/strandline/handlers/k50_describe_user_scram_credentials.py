@@ -36,7 +36,7 @@ def handle(
         for name, times in asked.items():
             yield encode(_result(name, times, known.get(name)), context.api_version)
 
-    reply_in_parts(context, DescribeUserScramCredentialsResponse(error_message=None), parts())
+    reply_in_parts(context, DescribeUserScramCredentialsResponse(), parts())
     return None
 
 
@@ -54,4 +54,4 @@ def _result(name: str, times: int, found: list[CredentialInfo] | None) -> Descri
             error_message=f"Attempt to describe a user credential that does not exist: {name}",
         )
     credentials = sorted(found, key=lambda each: each.mechanism)
-    return DescribeUserScramCredentialsResult(user=name, error_message=None, credential_infos=credentials)
+    return DescribeUserScramCredentialsResult(user=name, credential_infos=credentials)

@@ -60,7 +60,7 @@ def test_a_credential_is_written_derived_and_described() -> None:
     expected = credential_of(SCRAM_SHA_512, salted_password(SCRAM_SHA_512, "secret", SALT, 4096), SALT, 4096)
     assert (record.salt, record.iterations, record.stored_key, record.server_key) == expected
     answer = describe(node)
-    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.error_code, answer.error_message) == (0, "")
     told = {each.user: [(info.mechanism, info.iterations) for info in each.credential_infos] for each in answer.results}
     assert told == {"alice": [(2, 4096)], "bob": [(1, 4096)]}
 
