@@ -241,6 +241,11 @@ def text(name: str, default: str | None, allowed: Allowed | None, doc: str, **mo
     return _field(Setting(name, "string", default, allowed, doc, **more))
 
 
+def class_name(name: str, allowed: Allowed, doc: str, **more: Any) -> Any:
+    """Declare a setting that names one of Java's classes, whose part is built in here."""
+    return _field(Setting(name, "class", None, allowed, doc, **more))
+
+
 def password(name: str, doc: str, **more: Any) -> Any:
     """Declare a secret without a default. It is never sent or shown."""
     return dataclasses.field(

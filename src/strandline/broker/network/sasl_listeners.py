@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.network.authentication import SaslListener, SaslMechanism
-from strandline.config.sasl_settings import CREDENTIALS_OF_SCRAM, SASL_PROTOCOLS, check_mechanisms, sasl_mechanisms
+from strandline.config.sasl_settings import (
+    CREDENTIALS_OF_SCRAM,
+    NODE_MECHANISMS,
+    SASL_PROTOCOLS,
+    check_mechanisms,
+    sasl_mechanisms,
+)
 from strandline.errors import InvalidConfig
 from strandline.security.sasl.credential_store import CredentialStore, JaasUsers, ScramUsers
 from strandline.security.sasl.exchange import ClientLogin, ServerExchange
 from strandline.security.sasl.jaas import LoginModule, parse_jaas
+from strandline.security.sasl.oauthbearer import OAUTHBEARER, BearerServer
 from strandline.security.sasl.plain import PLAIN, PlainLogin, PlainServer
 from strandline.security.sasl.scram import (
     ITERATIONS_MIN,
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
 
 _JAAS: Final = "sasl.jaas.config"
 
+log = logging.getLogger("strandline.authentication")
+
 
 def sasl_listener(
     config: BrokerConfig, listener_name: str, runtime: Runtime, image: Callable[[], ClusterImage]
@@ -51,6 +61,8 @@ def sasl_listener(
     store = CredentialStore(lambda: image().kept, _secret(runtime, modules), own)
 
     def begin(name: str) -> Callable[[], ServerExchange]:
+        if name == OAUTHBEARER:
+            return _tokens(config, listener_name, runtime)
         if name != PLAIN:
             mechanism = SCRAM_MECHANISMS[name]
             return lambda: ScramServer(mechanism, store, _nonce(runtime))
@@ -74,6 +86,44 @@ def sasl_listener(
     )
 
 
+def _tokens(config: BrokerConfig, listener_name: str, runtime: Runtime) -> Callable[[], ServerExchange]:
+    """Return what checks the tokens of a listener. InvalidConfig without keys, issuer or audience."""
+
+    def setting(key: str) -> str:
+        return (config.listener_text(listener_name, f"sasl.oauthbearer.{key}", OAUTHBEARER) or "").strip()
+
+    for key in ("jwks.endpoint.url", "expected.issuer", "expected.audience"):
+        if not setting(key):
+            raise InvalidConfig(
+                f"listener {listener_name} offers OAUTHBEARER, and sasl.oauthbearer.{key} is not set, so that tokens "
+                "could not be checked; expected the keys, the issuer and the audience of valid tokens"
+            )
+    from strandline.broker.network.jwks_source import JwksSource, RefreshTimes
+    from strandline.security.sasl.jwt import TokenRules, check_token
+
+    times = RefreshTimes(
+        int(setting("jwks.endpoint.refresh.ms")),
+        int(setting("jwks.endpoint.retry.backoff.ms")),
+        int(setting("jwks.endpoint.retry.backoff.max.ms")),
+    )
+    audience = frozenset(each.strip() for each in setting("expected.audience").split(",") if each.strip())
+    rules = TokenRules(
+        setting("expected.issuer"),
+        audience,
+        int(setting("clock.skew.seconds")),
+        setting("sub.claim.name"),
+        setting("scope.claim.name"),
+    )
+    ring = JwksSource(runtime, setting("jwks.endpoint.url"), times).ring
+    return lambda: BearerServer(
+        lambda token: check_token(token, ring.key_of, rules, runtime.now_ms()), _on_invalid_token
+    )
+
+
+def _on_invalid_token(reason: str) -> None:
+    log.debug("a token was rejected: %s", reason)
+
+
 def node_login(
     config: BrokerConfig, listener_name: str, mechanism: str, setting: str, runtime: Runtime
 ) -> Callable[[], ClientLogin] | None:
@@ -83,7 +133,7 @@ def node_login(
     """
     if config.security_protocol(listener_name) not in SASL_PROTOCOLS:
         return None
-    check_mechanisms([mechanism], setting)
+    check_mechanisms([mechanism], setting, NODE_MECHANISMS)
     module = _login_module(config, listener_name, mechanism)
     name = None if module is None else module.option("username")
     secret = None if module is None else module.option("password")
