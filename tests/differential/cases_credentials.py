@@ -20,7 +20,26 @@ def cases() -> Iterator[Case]:
         yield from each(HANDSHAKE, f"{mechanism or 'no'} mechanism", mechanism=mechanism)
     for what, token in {"a login": b"\0alice\0secret", "nothing": b"", "nonsense": b"\xff" * 100}.items():
         yield from each(AUTHENTICATE, what, auth_bytes=token)
+    yield from tokens()
     yield from credentials()
+
+
+def tokens() -> Iterator[Case]:
+    """Yield requests about tokens, which a client that is not authenticated may not send."""
+    renewer = {"principal_type": "User", "principal_name": "bob"}
+    for what, fields in {
+        "a token": {"renewers": [], "max_lifetime_ms": -1},
+        "with a renewer": {"renewers": [renewer], "max_lifetime_ms": 1000},
+        "with an odd renewer": {"renewers": [renewer | {"principal_type": "Group"}], "max_lifetime_ms": 0},
+    }.items():
+        yield from each(38, what, **fields)
+    yield from each(38, "for another", owner_principal_type="User", owner_principal_name="bob", renewers=[])
+    for what, period in {"now": -1, "soon": 1000, "zero": 0}.items():
+        yield from each(39, what, hmac=b"x", renew_period_ms=period)
+        yield from each(40, what, hmac=b"x", expiry_time_period_ms=period)
+    alice = {"principal_type": "User", "principal_name": "alice"}
+    for what, owners in {"all": None, "none": [], "of a user": [alice]}.items():
+        yield from each(41, what, owners=owners)
 
 
 def upsert(name: str, mechanism: int = 1, iterations: int = 4096) -> dict[str, Any]:

@@ -122,6 +122,16 @@ class SaslSettings:
     sasl_oauthbearer_sub_claim_name: str = text(
         "sasl.oauthbearer.sub.claim.name", "sub", None, "The claim whose value is the name of the user."
     )
+    delegation_token_secret_key: str | None = password(
+        "delegation.token.secret.key",
+        "The secret that delegation tokens are made with, the same on every node. Without it there are none.",
+    )
+    delegation_token_max_lifetime_ms: int = long(
+        "delegation.token.max.lifetime.ms", 604_800_000, at_least(1), "How long a token may be renewed."
+    )
+    delegation_token_expiry_time_ms: int = long(
+        "delegation.token.expiry.time.ms", 86_400_000, at_least(1), "How long a token is good for unless it is renewed."
+    )
     strandline_sasl_plain_credentials: str = text(
         "strandline.sasl.plain.credentials",
         CREDENTIALS_OF_JAAS,

@@ -242,9 +242,16 @@ class Context:
         return decode_exact(response_class, self.api_version, body)
 
 
-def ask(handler: Any, node: NodeOfOne, request: Message, version: int, response_class: type[Message]) -> Any:
+def ask(
+    handler: Any,
+    node: NodeOfOne,
+    request: Message,
+    version: int,
+    response_class: type[Message],
+    session: Session = ANONYMOUS_SESSION,
+) -> Any:
     """One request through a handler, both ways over the wire format, with the disk flushed if the handler waits."""
-    context = Context(node, version)
+    context = Context(node, version, session=session)
     over_the_wire = decode_exact(type(request), version, encode(request, version))
     response = handler.handle(context, over_the_wire)
     if response is not None:

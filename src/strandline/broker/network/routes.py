@@ -167,6 +167,10 @@ def _table() -> list[Route]:
         Route(35, "DescribeLogDirs", (1, 5), 2, "k35_describe_log_dirs"),
         Route(36, "SaslAuthenticate", (0, 2), 2, "k36_sasl_authenticate", listeners=BOTH),
         Route(37, "CreatePartitions", (0, 3), 2, "k37_create_partitions", listeners=BOTH, is_forwarded=True),
+        Route(38, "CreateDelegationToken", (1, 3), 2, "k38_create_delegation_token", listeners=BOTH, is_forwarded=True),
+        Route(39, "RenewDelegationToken", (1, 2), 2, "k39_renew_delegation_token", listeners=BOTH, is_forwarded=True),
+        Route(40, "ExpireDelegationToken", (1, 2), 2, "k40_expire_delegation_token", listeners=BOTH, is_forwarded=True),
+        Route(41, "DescribeDelegationToken", (1, 3), 2, "k41_describe_delegation_token"),
         Route(42, "DeleteGroups", (0, 2), 2, "k42_delete_groups"),
         Route(43, "ElectLeaders", (0, 2), 2, "k43_elect_leaders", listeners=BOTH, is_forwarded=True),
         Route(

@@ -17,7 +17,7 @@ from strandline.config.sasl_settings import (
     sasl_mechanisms,
 )
 from strandline.errors import InvalidConfig
-from strandline.security.sasl.credential_store import CredentialStore, JaasUsers, ScramUsers
+from strandline.security.sasl.credential_store import CredentialStore, JaasUsers, ScramUsers, TokenSecret
 from strandline.security.sasl.exchange import ClientLogin, ServerExchange
 from strandline.security.sasl.jaas import LoginModule, parse_jaas
 from strandline.security.sasl.oauthbearer import OAUTHBEARER, BearerServer
@@ -58,7 +58,8 @@ def sasl_listener(
     modules = {name: _login_module(config, listener_name, name) for name in names}
     # Controllers must log in to each other before there is an image, so their own user is good until then.
     own = _own_credentials(runtime, modules) if config.is_for_quorum(listener_name) else {}
-    store = CredentialStore(lambda: image().kept, _secret(runtime, modules), own)
+    tokens = TokenSecret(config.delegation_token_secret_key or "", runtime.now_ms)
+    store = CredentialStore(lambda: image().kept, _secret(runtime, modules), own, tokens)
 
     def begin(name: str) -> Callable[[], ServerExchange]:
         if name == OAUTHBEARER:

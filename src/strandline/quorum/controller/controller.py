@@ -74,6 +74,7 @@ if TYPE_CHECKING:
 
     from strandline.codec.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
     from strandline.codec.messages.assign_replicas_to_dirs_request import AssignReplicasToDirsRequest
+    from strandline.codec.messages.delegation_token_record import DelegationTokenRecord
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
     from strandline.quorum.controller.access_rules import AccessRules
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from strandline.quorum.controller.directory_assignments import Assigned
     from strandline.runtime.runtime import Runtime
     from strandline.security.acl.access_rule import Acl, AclFilter
+    from strandline.security.principal import Principal
 
 T = TypeVar("T")
 
@@ -370,6 +372,35 @@ class Controller(TopicCommands):
         from strandline.quorum.controller.credentials import decide
 
         return decide(self._state, request)
+
+    def create_token(
+        self,
+        owner: Principal,
+        requester: Principal,
+        renewers: Sequence[Principal],
+        *,
+        max_lifetime_ms: int,
+        token_id: uuid.UUID,
+        now_ms: int,
+    ) -> Decision[DelegationTokenRecord]:
+        """CreateDelegationToken."""
+        from strandline.quorum.controller.delegation_tokens import create
+
+        return create(
+            self._state, owner, requester, renewers, max_lifetime_ms=max_lifetime_ms, token_id=token_id, now_ms=now_ms
+        )
+
+    def renew_token(self, token_hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> Decision[int]:
+        """RenewDelegationToken; when the token ends."""
+        from strandline.quorum.controller.delegation_tokens import renew
+
+        return renew(self._state, token_hmac, by, period_ms, now_ms)
+
+    def expire_token(self, token_hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> Decision[int]:
+        """ExpireDelegationToken; when the token ends."""
+        from strandline.quorum.controller.delegation_tokens import expire
+
+        return expire(self._state, token_hmac, by, period_ms, now_ms)
 
     # Settings.
 

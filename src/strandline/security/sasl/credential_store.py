@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+from strandline.security.principal import Session, parse_principal
+from strandline.security.sasl.delegation_tokens import token_credential
 from strandline.security.sasl.exchange import OffLoop, is_same
 from strandline.security.sasl.scram import (
     SCRAM_BY_NUMBER,
@@ -22,6 +24,22 @@ from strandline.security.sasl.scram import (
 )
 
 KIND = "scram"
+TOKEN_KIND = "token"
+TOKEN_CREDENTIALS_MAX: Final = 1000
+"""Credentials of delegation tokens that are remembered; one of another token takes milliseconds to make."""
+
+
+class TokenSecret(NamedTuple):
+    """What delegation tokens are made with (empty if there are none), and the clock that they end by."""
+
+    secret: str
+    now_ms: Callable[[], int]
+
+    def __repr__(self) -> str:
+        return "TokenSecret()"
+
+
+NO_TOKENS: Final = TokenSecret("", lambda: 0)
 
 
 class KeptCredentials(Protocol):
@@ -40,11 +58,19 @@ class CredentialStore:
     """
 
     def __init__(
-        self, kept: Callable[[], KeptCredentials], secret: bytes, own: Mapping[tuple[int, str], ScramCredential]
+        self,
+        kept: Callable[[], KeptCredentials],
+        secret: bytes,
+        own: Mapping[tuple[int, str], ScramCredential],
+        tokens: TokenSecret = NO_TOKENS,
     ) -> None:
         self._kept = kept
         self._secret = secret
         self._own = own
+        self._tokens = tokens
+        self._tokens_read: tuple[KeptCredentials, int] | None = None
+        self._token_records: dict[str, Any] = {}
+        self._of_tokens: dict[tuple[int, str], ScramCredential] = {}
         self._read: tuple[KeptCredentials, int] | None = None
         self._by_user: dict[tuple[int, str], ScramCredential] = {}
         self._alike: dict[int, ScramCredential] = {}
@@ -56,9 +82,36 @@ class CredentialStore:
         credential = self._by_user.get(place) or self._own.get(place)
         return None if credential is None else FoundCredential(credential, user_session(name))
 
-    def token(self, mechanism: ScramMechanism, token_id: str) -> FoundCredential | None:
-        """Return None: this node has no delegation tokens."""
-        return None
+    def token(self, mechanism: ScramMechanism, token_id: str) -> FoundCredential | OffLoop | None:
+        """Return the credential of a delegation token, or the work that makes it; None if it is unknown or over."""
+        record = self._token_record(token_id)
+        if record is None:
+            return None
+        secret, place = self._tokens.secret, (mechanism.number, token_id)
+
+        def found(credential: ScramCredential) -> FoundCredential:
+            while len(self._of_tokens) >= TOKEN_CREDENTIALS_MAX:
+                del self._of_tokens[next(iter(self._of_tokens))]
+            self._of_tokens[place] = credential
+            session = Session(parse_principal(record.owner), is_token=True)
+            return FoundCredential(credential, session, record.expiration_timestamp)
+
+        known = self._of_tokens.get(place)
+        if known is not None:
+            return found(known)
+        return OffLoop(lambda: token_credential(mechanism, secret, token_id), found)
+
+    def _token_record(self, token_id: str) -> Any:
+        if not self._tokens.secret:
+            return None
+        kept = self._kept()
+        version = kept.versions.get(TOKEN_KIND, 0)
+        if self._tokens_read is None or self._tokens_read[0] is not kept or self._tokens_read[1] != version:
+            self._tokens_read = kept, version
+            self._token_records = {record.token_id: record for record in kept.of_kind(TOKEN_KIND)}
+        record = self._token_records.get(token_id)
+        is_over = record is not None and record.expiration_timestamp < self._tokens.now_ms()
+        return None if is_over else record
 
     def fake(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         return fake_credential(mechanism, self._secret, name, self._alike.get(mechanism.number))

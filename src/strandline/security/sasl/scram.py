@@ -79,8 +79,8 @@ class ScramCredentials(Protocol):
 
     def scram(self, mechanism: ScramMechanism, name: str) -> FoundCredential | None: ...
 
-    def token(self, mechanism: ScramMechanism, token_id: str) -> FoundCredential | None:
-        """Return the credential of a delegation token."""
+    def token(self, mechanism: ScramMechanism, token_id: str) -> FoundCredential | OffLoop | None:
+        """Return the credential of a delegation token, or the work that makes it."""
 
     def fake(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """Return what a user that does not exist is answered with: the same every time, and no password fits."""
@@ -227,8 +227,18 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self._first = first
-        look_up = self._credentials.token if first.is_token else self._credentials.scram
-        self._found = look_up(self._mechanism, first.name)
+        found: FoundCredential | OffLoop | None
+        if first.is_token:
+            found = self._credentials.token(self._mechanism, first.name)
+        else:
+            found = self._credentials.scram(self._mechanism, first.name)
+        if isinstance(found, OffLoop):
+            then = found.then
+            return OffLoop(found.work, lambda result: self._challenge(first, then(result)))
+        return self._challenge(first, found)
+
+    def _challenge(self, first: ClientFirst, found: FoundCredential | None) -> Challenge:
+        self._found = found
         # Always made, so that a name that exists costs what another one costs.
         fake = self._credentials.fake(self._mechanism, first.name)
         credential = self._credential = fake if self._found is None else self._found.credential
