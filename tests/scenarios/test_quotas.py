@@ -22,6 +22,8 @@ from strandline.codec.messages import alter_client_quotas_request as alter
 from strandline.codec.messages.alter_client_quotas_response import AlterClientQuotasResponse
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode
@@ -156,6 +158,49 @@ def test_consumer_is_throttled_and_misses_nothing(broker: EmbeddedBroker) -> Non
         consumer.close()
     assert seen == list(range(40))
     assert max(told.seconds) > 0
+
+
+def test_throttled_fetch_keeps_its_session(broker: EmbeddedBroker) -> None:
+    broker.create_topic("sessions")
+    send(sender(broker.bootstrap, "writer", Told()), "sessions", 30)
+    host, port = broker.bootstrap.rsplit(":", 1)
+    with (
+        quotas(broker.bootstrap, {CONSUMED: 100 * KB}, client_id="follower-on"),
+        contextlib.closing(BrokerConnection(host, int(port), client_id="follower-on", timeout_s=WAIT_S_MAX)) as reader,
+    ):
+
+        def fetch(session_id: int, epoch: int, offset: int | None) -> tuple[FetchResponse, int]:
+            partitions = [FetchPartition(partition=0, fetch_offset=offset or 0, partition_max_bytes=80 * KB)]
+            request = FetchRequest(
+                max_wait_ms=100,
+                min_bytes=1,
+                max_bytes=80 * KB,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[] if offset is None else [FetchTopic(topic="sessions", partitions=partitions)],
+            )
+            answer = reader.ask(request, FetchResponse, version_max=12)
+            found = [each for topic in answer.responses for each in topic.partitions if each.records]
+            return answer, sum(len(each.records or b"") for each in found)
+
+        first, size = fetch(0, 0, 0)
+        assert first.session_id > 0
+        assert size > 0
+        throttled, nothing = fetch(first.session_id, 1, 7)
+        assert (throttled.session_id, nothing) == (first.session_id, 0)
+        assert throttled.throttle_time_ms > 0
+        # The position of the session is the one that was asked for, and it is read from there when the wait is over.
+        epoch, seen = 2, 0
+        until = time.monotonic() + WAIT_S_MAX
+        while not seen and time.monotonic() < until:
+            again, seen = fetch(first.session_id, epoch, None)
+            assert again.error_code == 0
+            epoch += 1
+        assert seen > 0
+        # A full fetch that is throttled gets no session: its client begins with another one.
+        whole, nothing = fetch(0, 0, 0)
+        assert (whole.session_id, nothing) == (0, 0)
+        assert whole.throttle_time_ms > 0
 
 
 def test_request_time_is_throttled(broker: EmbeddedBroker) -> None:

@@ -68,10 +68,11 @@ log = logging.getLogger("strandline.broker")
 class ConnectionQuota:
     """What the client of a connection may use."""
 
-    __slots__ = ("_throttling", "client_id", "fetch", "fetch_bytes_max", "produce", "requests", "session")
+    __slots__ = ("_monotonic", "_throttling", "client_id", "fetch", "fetch_bytes_max", "produce", "requests", "session")
 
     def __init__(self, throttling: Throttling, session: Session, client_id: bytes) -> None:
         self._throttling = throttling
+        self._monotonic = throttling.monotonic
         self.session = session
         self.client_id = client_id
         user, name = session.principal.name, client_id.decode("utf-8", "replace")
@@ -84,7 +85,7 @@ class ConnectionQuota:
         produce, requests = self.produce, self.requests
         if produce is None and requests is None:
             return 0
-        now_ms = self._throttling.now_ms()
+        now_ms = self._monotonic() * 1000
         throttle_ms = 0 if produce is None else produce.charge(size_bytes + _HEADER_BYTES, now_ms)
         if requests is not None and acks != 0 and (of_time_ms := requests.charge(0.0, now_ms)) > throttle_ms:
             throttle_ms, produce = of_time_ms, requests
@@ -97,7 +98,7 @@ class ConnectionQuota:
         fetch, requests = self.fetch, self.requests
         if fetch is None and requests is None:
             return 0, True
-        now_ms = self._throttling.now_ms()
+        now_ms = self._monotonic() * 1000
         throttle_ms, may_send = 0, True
         if fetch is not None:
             is_alone = fetch.is_idle(now_ms)
@@ -144,6 +145,7 @@ class Throttling:
     def __init__(self, environment: Environment, dispatchers: Callable[[], Iterable[Dispatcher]]) -> None:
         self._environment = environment
         self._runtime = environment.runtime
+        self.monotonic = environment.runtime.monotonic
         self._dispatchers = dispatchers
         """The listeners of clients; the controller's is exempt."""
         self._kept: KeptRecords | None = None
@@ -167,7 +169,7 @@ class Throttling:
         self._lines_since_ms = 0.0
 
     def now_ms(self) -> float:
-        return self._runtime.monotonic() * 1000
+        return self.monotonic() * 1000
 
     # The quotas
 
@@ -220,8 +222,11 @@ class Throttling:
             connection.quota = None
             return 0
         quota: Any = connection.quota
-        client_id = view[: max(0, min(client_id_size, CLIENT_ID_BYTES_MAX))]
-        if quota is None or quota.client_id != client_id or quota.session is not connection.session:
+        if client_id_size > CLIENT_ID_BYTES_MAX:
+            client_id_size = CLIENT_ID_BYTES_MAX
+        # -1 is a client without an id, which is the same as an empty one.
+        client_id = view[:client_id_size] if client_id_size > 0 else b""
+        if quota is None or quota.session is not connection.session or quota.client_id != client_id:
             quota = connection.quota = self._quota_of(connection.session, bytes(client_id))
         return 0 if quota.requests is None else self._runtime.monotonic_ns()
 
@@ -238,7 +243,7 @@ class Throttling:
         quota: Any = connection.quota
         if quota is not None and quota.requests is not None:
             took_ns = self._runtime.monotonic_ns() - began_ns
-            quota.requests.charge(took_ns * _PERCENT_PER_NS, self.now_ms())
+            quota.requests.charge(took_ns * _PERCENT_PER_NS, self.monotonic() * 1000)
 
     def throttle(self, connection: Connection, route: Route, version: int, response: Any) -> Any:
         quota: Any = connection.quota
