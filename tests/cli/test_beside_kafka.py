@@ -26,6 +26,7 @@ SETS = (
     "test_completion",
     "test_groups",
     "test_group_lag",
+    "test_quotas",
 )
 SUITE_TIMEOUT_S = 280
 

@@ -128,7 +128,7 @@ def test_dry_run_changes_nothing(quotas: CommandLine) -> None:
         (("set", "--user", "a"), 2, "nothing to set"),
         (("set", "--user", "a", "--produce", "0"), 2, "above zero"),
         (("set", "--user", "a", "--connections", "5/s"), 1, "connection_creation_rate"),
-        (("set", "--ip", "no.such.host", "--connections", "5/s"), 1, "not a valid IP address"),
+        (("set", "--ip", "no.such.host", "--connections", "5/s"), 1, "not a valid IP"),
         (("delete", "--user", "stranger", "--yes"), 1, "has no quota"),
     ],
 )

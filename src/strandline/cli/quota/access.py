@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, converse, error_name
+from strandline.cli.common.conversation import LOOK_AGAIN_S, Conversation, converse, error_name
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.quota.words import QuotaEntity
 from strandline.codec.messages.alter_client_quotas_request import (
@@ -68,3 +70,15 @@ def change_quotas(
         if each.error_code:
             reason = each.error_message or error_name(each.error_code)
             raise CommandFailed(f"cannot change the quotas of {entity}: {reason}")
+
+
+def wait_until_known(conversation: Conversation, entity: QuotaEntity, quotas: Quotas, timeout_s: float) -> None:
+    """Wait until the broker shows the quotas: it follows the controller, which may be another node."""
+    until = time.monotonic() + timeout_s
+    while read_quotas(conversation, entity, exactly=True).get(entity, {}) != quotas:
+        if time.monotonic() > until:
+            raise CommandFailed(
+                f"the quotas of {entity} were changed, and the broker does not show it yet",
+                hint="`strandline cluster health` says whether it follows the controller",
+            )
+        time.sleep(LOOK_AGAIN_S)

@@ -12,7 +12,7 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, 
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.quota.access import Quotas, change_quotas, open_quotas, read_quotas
+from strandline.cli.quota.access import Quotas, change_quotas, open_quotas, read_quotas, wait_until_known
 from strandline.cli.quota.words import OPTIONS, QuotaEntity, entity_of, parse_quota, quota_words
 from strandline.config.quota_keys import (
     CONNECTION_CREATION_RATE,
@@ -77,8 +77,11 @@ def set_(
     cluster, output = connect(bootstrap, properties, timeout), Output(as_json=as_json)
     with open_quotas(cluster) as conversation:
         before = read_quotas(conversation, entity, exactly=True).get(entity, {})
+        after = before | wanted
         change_quotas(conversation, entity, dict(wanted), dry_run=dry_run)
-    _tell(output, entity, before, before | wanted, dry_run=dry_run)
+        if not dry_run:
+            wait_until_known(conversation, entity, after, cluster.timeout_s)
+    _tell(output, entity, before, after, dry_run=dry_run)
     output.flush()
 
 
@@ -122,8 +125,10 @@ def delete(
             plan = [f"delete {count(len(chosen), 'quota')} of {entity}; less specific ones hold then"]
             plan += [f"  {OPTIONS.get(key, key)} {quota_words(key, value)}" for key, value in sorted(chosen.items())]
             confirm(output, plan, yes=yes, question="Delete?", undone="nothing was deleted")
+        after = {key: value for key, value in before.items() if key not in chosen}
         change_quotas(conversation, entity, dict.fromkeys(chosen), dry_run=dry_run)
-    after = {key: value for key, value in before.items() if key not in chosen}
+        if not dry_run:
+            wait_until_known(conversation, entity, after, cluster.timeout_s)
     _tell(output, entity, before, after, dry_run=dry_run)
     output.flush()
 
