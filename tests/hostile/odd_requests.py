@@ -7,6 +7,7 @@ What a test cannot wait for (a long poll, a thousand new partitions) is taken ou
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -120,6 +121,8 @@ def make_plausible(message: Any, version: int, rng: random.Random, share: float)
             if field.kafka_type.startswith("[]"):
                 if (several := PLAUSIBLE_LISTS.get(field.name)) is not None and value is not None:
                     setattr(message, field.name, rng.choices(several, k=rng.randrange(4)))
+            elif field.kafka_type == "float64":
+                setattr(message, field.name, rng.choice((0.0, 0.5, 1e6, -1.0, math.inf, math.nan)))
             elif chosen:
                 setattr(message, field.name, rng.choice(chosen))
 

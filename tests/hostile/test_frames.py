@@ -98,7 +98,7 @@ def test_pipelined_garbage(broker: EmbeddedBroker) -> None:
                 pass
 
 
-@pytest.mark.parametrize("api_key", [-1, 4, 5, 6, 7, 29, 34, 52, 93, 1000, 20_999, 32_767, -32_768])
+@pytest.mark.parametrize("api_key", [-1, 4, 5, 6, 7, 34, 52, 93, 1000, 20_999, 32_767, -32_768])
 def test_an_unknown_api_key_closes_the_connection(broker: EmbeddedBroker, api_key: int) -> None:
     assert api_key not in ROUTES
     with Peer(broker.port) as peer:

@@ -1,7 +1,7 @@
 """CreateDelegationToken (38), versions 1-3: a token that logs in as its owner, for some time.
 
-Only for clients that are authenticated, and not by a token. A token for another owner is refused
-(DELEGATION_TOKEN_AUTHORIZATION_FAILED). Answered when its record is committed.
+Only for clients that are authenticated, and not by a token. A token for another owner needs CREATE_TOKENS on that user,
+else it is refused (DELEGATION_TOKEN_AUTHORIZATION_FAILED). Answered when its record is committed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from strandline.codec.messages.delegation_token_record import DelegationTokenRec
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.token_requests import NO_TIME, refused_here
+from strandline.security.acl.kinds import Operation, ResourceType
 from strandline.security.principal import Principal
 from strandline.security.sasl.delegation_tokens import token_hmac
 
@@ -22,6 +23,10 @@ VERSIONS = (1, 3)
 
 REQUESTER_FROM = 3
 """Older versions do not say who asked for a token."""
+
+
+def _may_create_for(context: RequestContext, owner: Principal) -> bool:
+    return context.guard is not None and context.guard.allows(Operation.CREATE_TOKENS, ResourceType.USER, str(owner))
 
 
 def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse | None:
@@ -47,7 +52,7 @@ def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> Cr
         )
 
     refused = refused_here(context)
-    if refused is None and owner != requester:
+    if refused is None and owner != requester and not _may_create_for(context, owner):
         refused = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
     if refused is not None:
         return answer(refused)

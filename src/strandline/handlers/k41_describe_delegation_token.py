@@ -1,12 +1,14 @@
 """DescribeDelegationToken (41), versions 1-3: the tokens of the client, and those that it may renew.
 
-Only for clients that are authenticated, and not by a token. Tokens of other owners are left out.
+Only for clients that are authenticated, and not by a token. Tokens of other owners need DESCRIBE on the
+token or DESCRIBE_TOKENS on their owner, else they are left out.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from strandline.codec.messages.delegation_token_record import DelegationTokenRecord
 from strandline.codec.messages.describe_delegation_token_request import DescribeDelegationTokenRequest
 from strandline.codec.messages.describe_delegation_token_response import (
     DescribedDelegationToken,
@@ -16,6 +18,7 @@ from strandline.codec.messages.describe_delegation_token_response import (
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.token_requests import refused_here
+from strandline.security.acl.kinds import Operation, ResourceType
 from strandline.security.principal import parse_principal
 from strandline.security.sasl.delegation_tokens import token_hmac
 
@@ -42,9 +45,18 @@ def handle(context: RequestContext, request: DescribeDelegationTokenRequest) -> 
             _token(record, secret, has_requester=context.api_version >= REQUESTER_FROM)
             for record in context.node.image.kept.of_kind("token")
             if (owners is None or record.owner in owners)
-            and asker in (record.owner, *record.renewers)
+            and (asker in (record.owner, *record.renewers) or _may_see(context, record))
             and record.expiration_timestamp >= now_ms
         ]
+    )
+
+
+def _may_see(context: RequestContext, record: DelegationTokenRecord) -> bool:
+    """Return whether a right shows the client the token of another owner."""
+    guard = context.guard
+    return guard is not None and (
+        guard.shows(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, record.token_id)
+        or guard.shows(Operation.DESCRIBE_TOKENS, ResourceType.USER, record.owner)
     )
 
 

@@ -148,9 +148,9 @@ EVERYTHING = [
 
 def is_checked(listener: str, key: int) -> bool:
     """Return whether the table refuses the API to a client without rights, rather than its handler or nothing."""
-    if listener == BROKER and (key in IN_HANDLER or key == DESCRIBE_CLUSTER):
+    if listener == BROKER and key == DESCRIBE_CLUSTER:
         return False
-    return key not in NO_RIGHT
+    return key not in NO_RIGHT and (key not in IN_HANDLER or (listener == CONTROLLER and key in ON_CONTROLLER))
 
 
 CASES = [

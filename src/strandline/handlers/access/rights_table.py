@@ -43,8 +43,9 @@ _CLUSTER_CONFIGS: Final = whole((Operation.DESCRIBE_CONFIGS, CLUSTER))
 _GROUP_READ: Final = whole((Operation.READ, GROUP), name="group_id")
 _TRANSACTION_WRITE: Final = whole((Operation.WRITE, TRANSACTIONAL_ID), name="transactional_id")
 
-IN_HANDLER: Final = frozenset((0, 1, 3, 75))
-"""Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it."""
+IN_HANDLER: Final = frozenset((0, 1, 3, *range(38, 42), 75))
+"""Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it. Delegation
+tokens belong to their owners."""
 
 RIGHTS: Final[dict[int, Check]] = {
     0: no_right,
@@ -84,6 +85,10 @@ RIGHTS: Final[dict[int, Check]] = {
     35: log_dirs,
     36: no_right,
     37: each("topics", "name", Operation.ALTER, TOPIC, "results"),
+    38: no_right,
+    39: no_right,
+    40: no_right,
+    41: no_right,
     42: each("groups_names", "group_id", Operation.DELETE, GROUP, "results"),
     43: _CLUSTER_ALTER,
     44: configs(Operation.ALTER_CONFIGS, "responses"),
