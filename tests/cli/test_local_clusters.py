@@ -127,3 +127,12 @@ def test_serve_needs_a_directory(lonely_cli: CommandLine) -> None:
     ended = lonely_cli.run("serve", "--brokers", "2")
     assert ended.status == 2
     assert "say where the logs live" in ended.stderr
+
+
+def test_brokers_of_one_file_do_not_lose_its_listeners(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    for listeners in ("SSL://127.0.0.1:9092", "A://127.0.0.1:9092,B://127.0.0.1:9094"):
+        file = tmp_path / "server.properties"
+        file.write_text(f"log.dirs={tmp_path}\nlisteners={listeners}\n")
+        ended = lonely_cli.run("serve", "--brokers", "2", "--config", str(file))
+        assert ended.status != 0
+        assert "expected that, or a file and a process for each node" in ended.stderr

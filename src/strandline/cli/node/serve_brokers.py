@@ -60,7 +60,12 @@ def run_brokers(
 def _places(settings: BrokerConfig, brokers: int) -> list[tuple[NodePlace, dict[str, str]]]:
     """Return each process with its own properties, beside the file that all of them share."""
     root = Path(settings.log_dirs[0])
-    listener = settings.client_listeners()[0]
+    listener, *others = settings.client_listeners()
+    if others or settings.tls_listeners():
+        raise InvalidConfig(
+            f"listeners={','.join(settings.listeners)} has several listeners for clients, or TLS, and several brokers "
+            "of one file have one plain listener each; expected that, or a file and a process for each node"
+        )
     if not listener.port:
         raise InvalidConfig("several brokers need a port to count from; expected --listen HOST:PORT")
     shared = dict(settings.given)
