@@ -82,6 +82,8 @@ class Told:
 class Stage:
     """A network on a loop of its own that listens with TLS."""
 
+    is_between_nodes = False
+
     def __init__(self, server: ssl.SSLContext) -> None:
         self.loop = asyncio.new_event_loop()
         self.runtime = LoopRuntime(self.loop)

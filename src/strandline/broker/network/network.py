@@ -215,6 +215,7 @@ class SocketListening:
             handshakes=network.handshakes,
             on_secured=on_secured,
             on_failed=on_failed,
+            is_between_nodes=tls.is_between_nodes,
         )
 
 
@@ -346,6 +347,7 @@ class SocketOutgoing:
             on_secured=on_secured,
             on_failed=on_failed,
             hostname=self.peer_host,
+            is_between_nodes=True,
         )
         transport.attach(receiver)
 

@@ -1,7 +1,8 @@
 """The TLS handshakes of a loop that are under way: their deadlines, and the threads that compute for them.
 
 A handshake is mostly one signature, up to a millisecond of computing. Its steps run in threads, `STEPS_MAX` at a time,
-because OpenSSL releases the GIL. A flood of handshakes waits in a queue, and the loop serves others meanwhile.
+because OpenSSL releases the GIL. A flood of handshakes waits in a queue, and the loop serves others meanwhile. Those
+between nodes go first, because a flood of clients must not keep followers from their leaders.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
+from itertools import islice
 from typing import Final, Protocol
 
+from strandline.broker.network.connection_limits import CLOSES_PER_TURN_MAX
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 HANDSHAKE_S_MAX: Final = 10.0
@@ -24,6 +27,7 @@ class HandshakingPeer(Protocol):
     """A connection whose handshake is under way."""
 
     closed: bool
+    is_between_nodes: bool
     is_stepping: bool
     """Whether a thread uses its socket."""
 
@@ -44,7 +48,8 @@ class Handshakes:
         self._runtime = runtime
         self._begun: dict[HandshakingPeer, float] = {}
         """When each began, in that order."""
-        self._waiting: deque[HandshakingPeer] = deque()
+        self._nodes: deque[HandshakingPeer] = deque()
+        self._clients: deque[HandshakingPeer] = deque()
         self._running = 0
         self._sweeping: TimerHandle | None = None
 
@@ -58,12 +63,12 @@ class Handshakes:
 
     def step(self, transport: HandshakingPeer) -> None:
         """Have a thread take the next step of this handshake, when one is free."""
-        self._waiting.append(transport)
+        (self._nodes if transport.is_between_nodes else self._clients).append(transport)
         self._start_steps()
 
     def _start_steps(self) -> None:
-        while self._waiting and self._running < STEPS_MAX:
-            transport = self._waiting.popleft()
+        while (waiting := self._nodes or self._clients) and self._running < STEPS_MAX:
+            transport = waiting.popleft()
             if not transport.closed:
                 self._running += 1
                 transport.is_stepping = True
@@ -78,7 +83,11 @@ class Handshakes:
     def _sweep(self) -> None:
         self._sweeping = None
         over = self._runtime.monotonic() - HANDSHAKE_S_MAX
-        for transport in [each for each, begun_at in self._begun.items() if begun_at <= over]:
+        oldest = list(islice(self._begun.items(), CLOSES_PER_TURN_MAX))
+        late = [transport for transport, begun_at in oldest if begun_at <= over]
+        for transport in late:
             transport.fail(f"no TLS handshake within {HANDSHAKE_S_MAX:.0f} s", kind="deadline")
-        if self._begun:
+        if len(late) == CLOSES_PER_TURN_MAX:
+            self._sweeping = self._loop.call_later(0.0, self._sweep)
+        elif self._begun:
             self._sweeping = self._loop.call_later(_SWEEP_S, self._sweep)

@@ -57,7 +57,7 @@ class ListenerTls:
         """Raise InvalidConfig, which names the listener and the setting, if no context can be made."""
         self.name = name
         self._is_server = is_server
-        self._is_between_nodes = is_between_nodes
+        self.is_between_nodes = is_between_nodes
         self._is_sasl = config.security_protocol(name).startswith("SASL")
         self._config = config
         self._files: Files = {}
@@ -84,7 +84,7 @@ class ListenerTls:
 
     def _why_nodes_disagree(self, before: TlsContexts, after: TlsContexts) -> str | None:
         """Return why nodes with the one contexts and nodes with the other would reject each other; None if not."""
-        if not (self._is_between_nodes and self._is_server and after.has_trust_store):
+        if not (self.is_between_nodes and self._is_server and after.has_trust_store):
             return None
         return why_not_trusted(before.server, after.client) or why_not_trusted(after.server, before.client)
 

@@ -59,6 +59,7 @@ class TlsTransport:
         "_writing",
         "buffer",
         "closed",
+        "is_between_nodes",
         "is_congested",
         "is_stepping",
         "peer_host",
@@ -80,6 +81,7 @@ class TlsTransport:
         on_secured: Callable[[TlsTransport], object],
         on_failed: Callable[[TlsTransport, str, str], object],
         hostname: str | None = None,
+        is_between_nodes: bool = False,
     ) -> None:
         """With a `hostname` this is the side of the client, which checks it.
 
@@ -96,6 +98,7 @@ class TlsTransport:
         self._on_secured = on_secured
         self._on_failed = on_failed
         self._is_secured = False
+        self.is_between_nodes = is_between_nodes
         self.is_stepping = False
         """Whether a thread uses the socket; it is closed when the thread is done."""
         self._out: deque[Piece] | None = None

@@ -110,6 +110,9 @@ class Listening(Protocol):
 class AcceptedTls(Protocol):
     """The TLS of an address: what peers are shown, and what becomes of them."""
 
+    is_between_nodes: bool
+    """Whether nodes use it among themselves; their handshakes go before those of clients."""
+
     def server_context(self) -> ssl.SSLContext: ...
 
     def on_secured(self, receiver: Receiver, certificate: bytes | None) -> None:
