@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
 import time
 import urllib.request
 import uuid
@@ -182,3 +183,87 @@ def test_metrics_over_tls(tmp_path: Path) -> None:
             assert b'certificate_expiry_timestamp_seconds{listener="HTTP"}' in page.read()
         with pytest.raises(OSError):
             urllib.request.urlopen(f"http://localhost:{port}/metrics", timeout=WAIT_S_MAX)
+
+
+class SteadyProducer:
+    """A producer that writes all the time, in a thread, and counts what was refused."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.written = 0
+        self.failures: list[Any] = []
+        self._producer = Producer(settings | {"acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(0.005):
+            self._producer.produce(TOPIC, b"%d" % self.written, on_delivery=self._on_delivery)
+            self._producer.poll(0)
+
+    def _on_delivery(self, error: Any, _: Any) -> None:
+        if error is None:
+            self.written += 1
+        else:
+            self.failures.append(error)
+
+    def wait_for_more(self, count: int = 50) -> None:
+        wanted, deadline = self.written + count, time.monotonic() + WAIT_S_MAX
+        while self.written < wanted:
+            assert time.monotonic() < deadline, (self.written, wanted, self.failures)
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(WAIT_S_MAX)
+        assert self._producer.flush(WAIT_S_MAX) == 0
+        assert not self.failures
+
+
+@pytest.mark.slow
+def test_nodes_change_to_tls_and_to_other_certificates_while_records_are_written(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with nodes_by_hand(tmp_path, 3) as nodes:
+        stores = {node.node_id: authority.issue(f"node-{node.node_id}") for node in nodes}
+        secure = {node.node_id: free_port() for node in nodes}
+        cluster_id = uuid_text(uuid.uuid4())
+        voters = ",".join(f"{node.node_id}@{node.controller_address}" for node in nodes)
+
+        def configure_one(node: NodeByHand, between: str) -> None:
+            listeners = f"PLAIN://127.0.0.1:{node.port},SECURE://127.0.0.1:{secure[node.node_id]}"
+            settings = {
+                "listeners": f"{listeners},CONTROLLER://{node.controller_address}",
+                "listener.security.protocol.map": "SECURE:SSL,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": between,
+                "controller.quorum.voters": voters,
+                **authority.settings(stores[node.node_id], ssl_client_auth="required"),
+            }
+            node.configure("broker,controller", settings)
+
+        for node in nodes:
+            configure_one(node, "PLAIN")
+            assert node.format(cluster_id).returncode == 0
+            node.spawn()
+        for node in nodes:
+            node.wait_ready(timeout_s=WAIT_S_MAX)
+        settings = librdkafka(authority, authority.issue("client"), [])
+        settings["bootstrap.servers"] = ",".join(f"127.0.0.1:{port}" for port in secure.values())
+        admin = AdminClient(settings)
+        topic = NewTopic(TOPIC, 3, 3, config={"min.insync.replicas": "2"})
+        admin.create_topics([topic])[TOPIC].result(WAIT_S_MAX)
+        producer = SteadyProducer(settings)
+        for node in nodes:
+            producer.wait_for_more()
+            node.stop(timeout_s=WAIT_S_MAX)
+            configure_one(node, "SECURE")
+            node.start(timeout_s=WAIT_S_MAX)
+        for node in nodes:
+            producer.wait_for_more()
+            authority.issue(f"fresh-{node.node_id}", subject=f"/CN=node-{node.node_id}", to=stores[node.node_id])
+            deadline = time.monotonic() + WAIT_S_MAX
+            while "listener SECURE has a new certificate" not in node.stderr_text():
+                assert time.monotonic() < deadline, node.stderr_text()
+                time.sleep(0.1)
+        producer.wait_for_more()
+        producer.stop()
+        assert consume(settings, 3, producer.written) == producer.written

@@ -363,6 +363,25 @@ def test_bytes_that_are_no_handshake(stage: Stage) -> None:
     assert "the TLS handshake failed" in stage.failed[0][0]
 
 
+def test_hellos_with_other_bits_harm_only_their_connections(stage: Stage, client: ssl.SSLContext) -> None:
+    rng = random.Random(SEED)
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.wrap_bio(incoming, outgoing, server_hostname="localhost").do_handshake()
+    hello = outgoing.read()
+    for number in range(300):
+        odd = bytearray(hello)
+        for _ in range(rng.randrange(1, 8)):
+            odd[rng.randrange(1, len(odd))] = rng.randrange(256)
+        with socket.create_connection(("127.0.0.1", stage.listening.port)) as peer:
+            peer.sendall(odd[: rng.randrange(1, len(odd))] if number % 3 else odd)
+            stage.loop.run_until_complete(asyncio.sleep(0))
+    stage.until(lambda: len(stage.accepted) == 300 and all("closed" in each.events for each in stage.accepted))
+    assert stage.secured == 0
+    Peer(stage, client).shake_hands()
+    stage.until(lambda: stage.secured == 1)
+
+
 def test_noise_after_the_handshake_ends_the_connection(stage: Stage, client: ssl.SSLContext) -> None:
     peer = Peer(stage, client)
     peer.shake_hands()
