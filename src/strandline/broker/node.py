@@ -23,7 +23,7 @@ from strandline.broker.maintenance.storage import LogStorage
 from strandline.broker.metrics.watchdog import Watchdog
 from strandline.broker.network.channel import Channel
 from strandline.broker.network.descriptors import descriptors_max, share_out
-from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.dispatch import Dispatcher, Forward
 from strandline.broker.network.forwarding import Forwarding
 from strandline.broker.network.routes import TELEMETRY_APIS
 from strandline.broker.network.socket_server import client_server, controller_server
@@ -146,7 +146,9 @@ class Node:
             environment, controller_network, self, self.controller_server.routes, self.metadata.leader_address
         )
         self.controller_channel = channels.open("control")
-        forward = Forwarding(channels.open("forwarding")).forward
+        forward: Forward = Forwarding(channels.open("forwarding")).forward
+        if self.tls is not None:
+            forward = self.tls.checked(forward, self.node_id)
         for dispatcher in self.client_server.dispatchers:
             dispatcher.forward = forward
         self.dynamic_config = DynamicConfig(environment)

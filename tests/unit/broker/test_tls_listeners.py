@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 from tests.authority import Authority
-from tests.hostile.peer import raw_request
+from tests.hostile.peer import ROUTES, Peer, answer_of, raw_request, request
 
 from strandline.broker.main import node_on, stop
 from strandline.broker.metrics.families import page
 from strandline.broker.network import tls_listeners
 from strandline.broker.network.tls_listeners import ListenerTls
+from strandline.codec.messages import alter_configs_request, incremental_alter_configs_request
 from strandline.config.node_config import BrokerConfig
-from strandline.errors import InvalidConfig
+from strandline.errors import ErrorCode, InvalidConfig
 from strandline.security.principal import ANONYMOUS, Principal
 
 WITHIN_S = 30.0
@@ -207,6 +208,42 @@ def test_a_bad_file_leaves_the_old_certificate_and_is_reported_once(
         fresh.write_text(good)
         os.rename(fresh, store)
         node.until(lambda: "has a new certificate" in caplog.text)
+
+
+def altered(node: RunningNode, value: str, *, is_whole: bool = False) -> tuple[int, str | None]:
+    """What the broker answers to a change of the key store of its listener SECURE."""
+    module = alter_configs_request if is_whole else incremental_alter_configs_request
+    config = module.AlterableConfig(name="listener.name.secure.ssl.keystore.location", value=value)
+    resource = module.AlterConfigsResource(4, "1", [config])
+    message_class: Any = getattr(module, "AlterConfigsRequest" if is_whole else "IncrementalAlterConfigsRequest")
+    message = message_class(resources=[resource])
+
+    def ask() -> Any:
+        with Peer(node.node.client_server.bound[1]) as peer:  # type: ignore[index]
+            peer.send(request(message, 1))
+            return answer_of(ROUTES[message.API_KEY], 1, peer.receive_answer())
+
+    answer = node.loop.run_until_complete(node.loop.run_in_executor(None, ask))
+    return answer.responses[0].error_code, answer.responses[0].error_message
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_dynamic_store_that_cannot_be_used_is_rejected(
+    authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture, is_whole: bool
+) -> None:
+    caplog.set_level(logging.INFO)
+    with running(tmp_path / "data", authority.settings(authority.issue("node"))) as node:
+        code, why = altered(node, "/no/such", is_whole=is_whole)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert "ssl.keystore.location=/no/such cannot be read" in (why or "")
+        code, why = altered(node, str(authority.issue("other")), is_whole=is_whole)
+        assert code == ErrorCode.INVALID_REQUEST
+        assert "ssl.allow.dn.changes=true" in (why or "")
+        assert "has a new certificate" not in caplog.text
+        fresh = authority.issue("fresh", subject="/CN=node")
+        assert altered(node, str(fresh), is_whole=is_whole)[0] == 0
+        node.until(lambda: "listener SECURE has a new certificate" in caplog.text)
+    assert "keeps its certificate" not in caplog.text
 
 
 def listener(authority: Authority, store: Path, *, between_nodes: bool = False, **more: str) -> ListenerTls:

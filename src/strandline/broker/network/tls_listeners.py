@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.network.connection import Connection
 from strandline.broker.network.transport import (
@@ -23,8 +23,13 @@ from strandline.broker.network.transport import (
     OutgoingTransport,
     Receiver,
 )
-from strandline.errors import InvalidConfig, MalformedMessage
+from strandline.codec.messages.alter_configs_request import AlterConfigsRequest
+from strandline.codec.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
+from strandline.errors import ErrorCode, InvalidConfig, MalformedMessage
+from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
+from strandline.quorum.controller.config_changes import Operation
+from strandline.quorum.image.cluster_image import RESOURCE_BROKER
 from strandline.security.principal import USER, Principal, Session
 from strandline.security.tls.certificates import read_certificate
 from strandline.security.tls.contexts import TlsContexts, make_contexts, why_not_replaceable, why_not_trusted
@@ -34,6 +39,8 @@ from strandline.security.tls.stores import store_files
 if TYPE_CHECKING:
     import ssl
 
+    from strandline.broker.network.dispatch import Forward, RequestContext
+    from strandline.codec.message import Message
     from strandline.config.node_config import BrokerConfig
     from strandline.runtime.runtime import Runtime
 
@@ -121,19 +128,31 @@ class ListenerTls:
     def configure(self, config: BrokerConfig) -> bool:
         """Take the settings that changed; return whether contexts are to be made again."""
         self._config = config
+        return self.is_changed_by(config)
+
+    def is_changed_by(self, config: BrokerConfig) -> bool:
+        """Return whether other stores are to be used with these settings."""
         return self._all_texts(config) != self._settings
 
     def look(self) -> Files:
         """Return the state of the files; for threads."""
         return store_files(partial(self._text, self._config))
 
+    def check(self, config: BrokerConfig, now_s: float) -> None:
+        """Raise InvalidConfig if the stores of these settings may not take the place of the old ones; for threads."""
+        self._usable(config, now_s)
+
     def is_changed(self, files: Files) -> bool:
         return files != self._files and files != self._rejected
 
     def made_again(self, now_s: float) -> tuple[TlsContexts, Files, tuple[str | None, ...]]:
         """Return new contexts that may take the place of the old ones; for threads. InvalidConfig if they may not."""
-        config, before = self._config, self.contexts
+        config = self._config
         files = self.look()
+        return self._usable(config, now_s), files, self._all_texts(config)
+
+    def _usable(self, config: BrokerConfig, now_s: float) -> TlsContexts:
+        before = self.contexts
         after = make_contexts(partial(self._text, config), now_s=now_s, is_server=self._is_server)
         why = why_not_replaceable(
             before,
@@ -144,7 +163,7 @@ class ListenerTls:
         why = why or self._why_nodes_disagree(before, after)
         if why:
             raise InvalidConfig(f"the new certificate is not used: {why}")
-        return after, files, self._all_texts(config)
+        return after
 
     def replace(
         self, made: tuple[TlsContexts, Files, tuple[str | None, ...]] | None, error: BaseException | None
@@ -196,6 +215,7 @@ class NodeTls:
 
     def __init__(self, config: BrokerConfig, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._config = config
         self._ticks = 0
         self._is_looking = False
         self.by_listener = {
@@ -211,9 +231,58 @@ class NodeTls:
 
     def configure(self, config: BrokerConfig) -> None:
         """Obey settings that changed."""
+        self._config = config
         for each in self.by_listener.values():
             if each.configure(config):
                 self._make_again(each)
+
+    def checked(self, forward: Forward, node_id: int) -> Forward:
+        """Return `forward` with a check before it: a change to stores that this broker cannot use is rejected.
+
+        Only this broker can read its files, so the controller cannot check them.
+        """
+
+        def check(context: RequestContext, request: Message, content: bytes) -> None:
+            changed = self._changed_by(request, node_id)
+            if changed is None:
+                forward(context, request, content)
+                return
+
+            def on_checked(_: object, error: BaseException | None) -> None:
+                if error is None:
+                    forward(context, request, content)
+                else:
+                    answer = refusal(request, context.api_version, ErrorCode.INVALID_REQUEST, str(error))
+                    context.reply(answer)
+
+            self._runtime.in_thread(partial(self._check, changed, self._runtime.now_ms() / 1000), on_checked)
+
+        return check
+
+    def _changed_by(self, request: Message, node_id: int) -> BrokerConfig | None:
+        """Return the settings after a request that changes stores of this broker, and nothing else; None otherwise."""
+        if not isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest) or len(request.resources) != 1:
+            return None
+        is_whole = isinstance(request, AlterConfigsRequest)
+        resource: Any = request.resources[0]
+        if (resource.resource_type, resource.resource_name) != (RESOURCE_BROKER, str(node_id)):
+            return None
+        settings = {} if is_whole else dict(self._config.dynamic_broker)
+        for each in resource.configs:
+            settings.pop(each.name, None)
+            if each.value is not None and (is_whole or each.config_operation == Operation.SET):
+                settings[each.name] = each.value
+        try:
+            config = self._config.with_dynamic(self._config.dynamic_default, settings)
+        except InvalidConfig:
+            # The controller says what is wrong with it.
+            return None
+        return config if any(each.is_changed_by(config) for each in self.by_listener.values()) else None
+
+    def _check(self, config: BrokerConfig, now_s: float) -> None:
+        for each in self.by_listener.values():
+            if each.is_changed_by(config):
+                each.check(config, now_s)
 
     def tick(self) -> None:
         """Look at the files and at the end of the certificates now and then; called every second."""
