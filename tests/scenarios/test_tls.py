@@ -101,6 +101,33 @@ def test_three_nodes_with_tls_everywhere(tmp_path: Path) -> None:
         assert consume(settings, 3, 250) == 250
 
 
+def test_a_broker_reaches_a_controller_of_its_own_process_by_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with nodes_by_hand(tmp_path, 2) as [controller, broker]:
+        common = {
+            "listener.security.protocol.map": "CONTROLLER:SSL",
+            "controller.quorum.voters": f"1@{controller.controller_address}",
+            "inter.broker.listener.name": "SSL",
+        }
+        own = {
+            controller: ("controller", f"CONTROLLER://{controller.controller_address}"),
+            broker: ("broker", f"SSL://127.0.0.1:{broker.port}"),
+        }
+        cluster_id = uuid_text(uuid.uuid4())
+        for node, (roles, listeners) in own.items():
+            stores = authority.settings(authority.issue(f"node-{node.node_id}"), ssl_client_auth="required")
+            node.configure(roles, {**common, **stores, "listeners": listeners})
+            formatted = node.format(cluster_id)
+            assert formatted.returncode == 0, formatted.stderr
+            node.spawn()
+        for node in own:
+            node.wait_ready(timeout_s=WAIT_S_MAX)
+        settings = librdkafka(authority, authority.issue("client"), [broker])
+        AdminClient(settings).list_topics(timeout=WAIT_S_MAX)
+        produce(settings, 10)
+        assert consume(settings, 1, 10) == 10
+
+
 def test_stock_clients_of_python(tmp_path: Path) -> None:
     kafka, aiokafka = pytest.importorskip("kafka"), pytest.importorskip("aiokafka")
     authority = Authority(tmp_path)

@@ -7,6 +7,8 @@ import logging
 import os
 import socket
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -328,3 +330,20 @@ def test_a_node_without_a_usable_certificate_does_not_start(tmp_path: Path, sett
         node_on(loop, tmp_path / "data", BrokerConfig.load("", given))
     assert why in str(refused.value)
     loop.close()
+
+
+def test_a_node_without_tls_does_not_import_it() -> None:
+    script = (
+        "import asyncio, sys, tempfile, pathlib\n"
+        "from strandline.broker.main import node_on, stop\n"
+        "from strandline.config.node_config import BrokerConfig\n"
+        "async def main():\n"
+        "    config = BrokerConfig.load('', {'listeners': 'A://127.0.0.1:0,B://127.0.0.1:0', 'http.listener': 'off'})\n"
+        "    node = node_on(asyncio.get_running_loop(), pathlib.Path(tempfile.mkdtemp()), config)\n"
+        "    node.start()\n"
+        "    await stop(node)\n"
+        "asyncio.run(main())\n"
+        "print([name for name in sys.modules if 'tls' in name and 'config' not in name])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
