@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from strandline.codec.messages import (
     create_topics_request,
     incremental_alter_configs_request,
 )
+from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.codec.messages.alter_partition_reassignments_request import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -40,6 +42,7 @@ from strandline.errors import ErrorCode
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER, RESOURCE_TOPIC
 from strandline.runtime import loggers
 from strandline.security.acl.authorizer import Authorizer
+from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType
 from strandline.security.principal import ANONYMOUS, ANONYMOUS_SESSION, encode_session
 
 PRINCIPAL = encode_session(ANONYMOUS_SESSION)
@@ -376,6 +379,44 @@ def test_loggers_are_set_where_they_are_and_the_rest_by_the_controller(cluster: 
         assert member.image.configs[RESOURCE_TOPIC, "a"] == {"retention.ms": "1000"}
         assert member.image.configs[RESOURCE_BROKER, "2"] == {"message.max.bytes": "2000000"}
     assert loggers.levels()[logger] == "DEBUG"
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+def test_settings_are_changed_as_far_as_the_client_may(cluster: SmallCluster, node_id: int, logger: str) -> None:
+    cluster.ask(new_topic("a"), 7, node_id=node_id)
+    allowed = [
+        (ResourceType.TOPIC, "a", Operation.ALTER_CONFIGS),
+        # All are ANONYMOUS here, brokers as well.
+        (ResourceType.CLUSTER, "kafka-cluster", Operation.CLUSTER_ACTION),
+    ]
+    for member in cluster.members:
+        member.authorizer = Authorizer(super_users=frozenset(), allows_everyone=False)
+        member.authorizer.load(
+            AccessControlEntryRecord(
+                id=uuid.UUID(int=number),
+                resource_type=kind,
+                resource_name=name,
+                pattern_type=PatternType.LITERAL,
+                principal=str(ANONYMOUS),
+                host="*",
+                operation=operation,
+                permission_type=Permission.ALLOW,
+            )
+            for number, (kind, name, operation) in enumerate(allowed)
+        )
+    request = alteration(
+        (RESOURCE_TOPIC, "a", {"retention.ms": "1000"}),
+        (RESOURCE_BROKER, str(node_id), {"max.connections": "7"}),
+        (RESOURCE_BROKER_LOGGER, str(node_id), {logger: "DEBUG"}),
+    )
+    answer = cluster.ask(request, 1, node_id=node_id)
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert {each.resource_type: each.error_code for each in answer.responses} == {
+        RESOURCE_TOPIC: 0,
+        RESOURCE_BROKER: refused,
+        RESOURCE_BROKER_LOGGER: refused,
+    }
+    assert loggers.levels()[logger] != "DEBUG"
 
 
 def test_what_concerns_only_this_process_needs_no_controller(cluster: SmallCluster, logger: str) -> None:

@@ -19,7 +19,7 @@ from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError
-from strandline.handlers.access.serving import serve
+from strandline.handlers.access.serving import Refused, reduce, serve
 from strandline.handlers.support.context import BrokerServices, EncodedResponse
 from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from strandline.handlers.access.client_guard import ClientGuard
 
 API_VERSIONS: Final = 18
+ALTERS_CONFIGS: Final = (33, 44)
+"""AlterConfigs and IncrementalAlterConfigs."""
 REQUEST_HEADER: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
 SOFTWARE_MAX: Final = 256
@@ -259,13 +261,26 @@ class Dispatcher:
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
         if self.forward is not None and route.is_forwarded:
             header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
-            self.forward(context, request, header + view)
+            if self.node.authorizer is None or route.api_key not in ALTERS_CONFIGS:
+                self.forward(context, request, header + view)
+            else:
+                self._forward_allowed(context, request, header + view[:at], header + view)
         elif self.forward is None and route.for_active and not self.is_active():
             self._refuse_inactive(context, request)
         elif (response := serve(context, route, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id
+
+    def _forward_allowed(self, context: RequestContext, request: Message, header: bytes, content: bytes) -> None:
+        """Forward what the client may change. A part of it is checked here, against this broker and its files."""
+        allowed = reduce(context, context.route, request)
+        if isinstance(allowed, Refused):
+            context.reply(allowed.response)
+        elif allowed is request and context.amend is None:
+            self.forward(context, request, content)  # type: ignore[misc]  # only with a way to forward
+        else:
+            self.forward(context, allowed, header + encode(allowed, context.api_version))  # type: ignore[misc]
 
     def _refuse_inactive(self, context: RequestContext, request: Message) -> None:
         """What only the active controller can answer has come to another one."""

@@ -28,7 +28,6 @@ from strandline.codec.messages.envelope_request import EnvelopeRequest
 from strandline.codec.messages.envelope_response import EnvelopeResponse
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, error_code, error_message
-from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.serving import serve
 from strandline.handlers.k58_envelope import HEADER, lost_office
 from strandline.handlers.support.context import ControllerChannel, EncodedResponse
@@ -68,6 +67,7 @@ class TimedContext(RequestContext):
             context.client_id,
             context.client_host,
         )
+        self.amend = context.amend
         self._request = request
         runtime = self.node.runtime
         self._deadline = runtime.monotonic() + timeout_s
@@ -121,7 +121,7 @@ class Forwarding:
             self._hand_on(timed, request, content)
 
     def _hand_on(self, context: TimedContext, request: Message, content: bytes) -> None:
-        local = LocalPart(context.node, request, _guard(context))
+        local = LocalPart(context.node, request)
         if local.is_nothing:
             self._ask(context, request, content, context.reply)
             return
@@ -164,13 +164,6 @@ class Forwarding:
                 reply(refusal(request, context.api_version, error_code(error), error_message(error)))
 
         self._channel.ask(envelope, 0, on_answer, timeout_s=max(FORWARD_S_MIN, context.left_s))
-
-
-def _guard(context: TimedContext) -> ClientGuard | None:
-    authorizer = context.node.authorizer
-    if authorizer is None:
-        return None
-    return ClientGuard(authorizer, context.session.principal, context.client_host, context.route.name)
 
 
 def _unwrap(

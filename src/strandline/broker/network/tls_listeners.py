@@ -28,7 +28,7 @@ from strandline.codec.messages.incremental_alter_configs_request import Incremen
 from strandline.errors import ErrorCode, InvalidConfig, MalformedMessage
 from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
-from strandline.quorum.controller.config_changes import Operation
+from strandline.quorum.controller.config_changes import AlterOperation
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER
 from strandline.security.principal import USER, Principal, Session
 from strandline.security.tls.certificates import read_certificate
@@ -270,7 +270,7 @@ class NodeTls:
         settings = {} if is_whole else dict(self._config.dynamic_broker)
         for each in resource.configs:
             settings.pop(each.name, None)
-            if each.value is not None and (is_whole or each.config_operation == Operation.SET):
+            if each.value is not None and (is_whole or each.config_operation == AlterOperation.SET):
                 settings[each.name] = each.value
         try:
             config = self._config.with_dynamic(self._config.dynamic_default, settings)

@@ -44,8 +44,8 @@ _GROUP_READ: Final = whole((Operation.READ, GROUP), name="group_id")
 _TRANSACTION_WRITE: Final = whole((Operation.WRITE, TRANSACTIONAL_ID), name="transactional_id")
 
 IN_HANDLER: Final = frozenset((0, 1, 3, *range(38, 42), 75))
-"""Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it. Delegation
-tokens belong to their owners."""
+"""Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it. The
+handlers of delegation tokens know the owners."""
 
 RIGHTS: Final[dict[int, Check]] = {
     0: no_right,

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from strandline.codec.answers import response_class
-from strandline.errors import ErrorCode, PeerError, RequestError, error_code, error_message
+from strandline.errors import PeerError, RequestError, error_code, error_message
 from strandline.handlers import k33_alter_configs, k44_incremental_alter_configs
-from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.support.alterations import alter_loggers
 from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_BROKER_LOGGER
-from strandline.security.acl.kinds import Operation, ResourceType
 
 _ALTERATIONS: Final[dict[int, Callable[[Any], list[ConfigAlteration]]]] = {
     k33_alter_configs.API_KEY: k33_alter_configs.alterations,
@@ -28,9 +26,8 @@ _ALTERATIONS: Final[dict[int, Callable[[Any], list[ConfigAlteration]]]] = {
 class LocalPart:
     """The outcomes that are known here, and the request without what they answer."""
 
-    def __init__(self, node: Any, request: Any, guard: ClientGuard | None) -> None:
+    def __init__(self, node: Any, request: Any) -> None:
         self._request = request
-        self._guard = guard
         self._outcomes: dict[int, PeerError | None] = {}
         of_kind = _ALTERATIONS.get(request.API_KEY)
         asked = of_kind(request) if of_kind is not None else []
@@ -42,10 +39,6 @@ class LocalPart:
 
     def _look_at(self, node: Any, index: int, asked: ConfigAlteration) -> None:
         if asked.resource_type not in (RESOURCE_BROKER, RESOURCE_BROKER_LOGGER):
-            return
-        if self._guard is not None and not self._guard.allows(Operation.ALTER_CONFIGS, ResourceType.CLUSTER):
-            refusal = RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-            self._outcomes[index] = refusal
             return
         try:
             config_records(asked, image=node.image, config=node.config, node_id=node.node_id)
