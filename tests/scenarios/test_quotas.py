@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 import select
@@ -17,15 +18,18 @@ from confluent_kafka import Consumer, Producer
 from tests.hostile.batches import batch, produce
 from tests.hostile.peer import Peer, request
 
+from strandline.broker.main import node_on, stop
 from strandline.client.connection import BrokerConnection
 from strandline.codec.messages import alter_client_quotas_request as alter
 from strandline.codec.messages.alter_client_quotas_response import AlterClientQuotasResponse
+from strandline.codec.messages.client_quota_record import ClientQuotaRecord, EntityData
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import Disconnected, ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
@@ -329,3 +333,26 @@ def test_changes_of_topics_are_throttled_at_every_broker(cluster: EmbeddedCluste
         began = time.monotonic()
         connection.ask(MetadataRequest(topics=[]), MetadataResponse)
         assert time.monotonic() - began > answer.throttle_time_ms / 1000 * 0.9
+
+
+def test_quotas_hold_on_every_listener_of_clients(tmp_path: Path) -> None:
+    loop = asyncio.new_event_loop()
+    settings = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SECOND://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "http.listener": "off",
+    }
+    node = node_on(loop, tmp_path, BrokerConfig.load("", settings))
+    node.start()
+    record = ClientQuotaRecord(entity=[EntityData(entity_type="user", entity_name=None)], key=PRODUCED, value=1.0)
+    done = asyncio.Event()
+    try:
+        loop.call_soon(lambda: node.metadata.write(node.controller._state.decided([record]), lambda _: done.set()))
+        loop.run_until_complete(asyncio.wait_for(done.wait(), WAIT_S_MAX))
+        dispatchers = node.client_server.dispatchers
+        assert [dispatcher.quotas for dispatcher in dispatchers] == [node.throttling] * 2
+        assert [dispatcher.quotas for dispatcher in node.controller_server.dispatchers] == [None]
+    finally:
+        loop.run_until_complete(stop(node))
+        loop.close()

@@ -201,7 +201,7 @@ class Node:
             on_failed=self._fail,
         )
         self.lifecycle = self.membership.lifecycle
-        self.throttling = Throttling(environment, lambda: [self.dispatcher])
+        self.throttling = Throttling(environment, lambda: self.client_server.dispatchers)
         self.membership.on_metadata = self.throttling.renew
         self.producer_ids = ProducerIds(
             producer_id_blocks(self.controller_channel, broker_id=self.node_id, broker_epoch=self._broker_epoch)
