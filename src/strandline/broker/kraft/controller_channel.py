@@ -28,11 +28,11 @@ from strandline.handlers.support.context import EncodedResponse
 from strandline.handlers.support.local_context import LocalContext
 from strandline.observability.response_errors import carries_error
 from strandline.runtime.runtime import Runtime, TimerHandle
-from strandline.security.sasl.exchange import ClientLogin
 
 if TYPE_CHECKING:
     from strandline.broker.network.routes import Route
     from strandline.handlers.support.context import BrokerServices
+    from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.broker")
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.network.answer_stream import AnswerStream, Asked, OnBody
-from strandline.broker.network.channel_login import RENEWAL_SHARE, ChannelLogin
 from strandline.broker.network.connection import FRAME_HEADER
 from strandline.broker.network.transport import Network
 from strandline.codec.answers import response_class
@@ -29,7 +28,10 @@ from strandline.codec.message_codec import decode, encode
 from strandline.errors import Disconnected, MalformedMessage, TimedOut
 from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime, TimerHandle
-from strandline.security.sasl.exchange import ClientLogin
+
+if TYPE_CHECKING:
+    from strandline.broker.network.channel_login import ChannelLogin
+    from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.broker")
 
@@ -43,6 +45,8 @@ CONNECT_TIMEOUT_S: Final = 3.0
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 API_VERSIONS: Final = 18
+RENEWAL_SHARE: Final = 0.85
+"""The part of a session after which this node authenticates again; up to a tenth more, by chance."""
 LOGIN_TIMEOUT_S: Final = 30.0
 """Seconds for each step of a login. Requests that were sent before are answered first."""
 _CORRELATION_IDS: Final = 1 << 31
@@ -198,6 +202,9 @@ class Channel:
         if self._new_login is None:
             self._send_waiting()
         else:
+            # Loaded here, because a node whose peers need no login starts without it.
+            from strandline.broker.network.channel_login import ChannelLogin
+
             self._login = ChannelLogin(self._runtime, self, self._new_login())
             self._login.start()
 

@@ -16,8 +16,6 @@ from strandline.security.sasl.exchange import AuthenticationFailed, ClientLogin,
 
 HANDSHAKE_VERSION: Final = 1
 AUTHENTICATE_VERSION: Final = 1
-RENEWAL_SHARE: Final = 0.85
-"""The part of a session after which this node authenticates again; up to a tenth more, by chance."""
 
 
 class LoginOwner(Protocol):
