@@ -45,7 +45,7 @@ from strandline.config.node_settings import (
 )
 from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
-from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener
+from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener, sends_secrets
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.tls_settings import TlsSettings
@@ -138,6 +138,16 @@ class BrokerConfig(
             warnings.append(f"without effect here: {', '.join(idle)}; docs/configuration.md says why")
         config = cls(**_resolved(values), given=given, warnings=tuple(warnings))  # type: ignore[arg-type]
         config._check(origin)
+        in_the_clear = [
+            each.name
+            for each in config.client_listeners() + config.controller_listeners()
+            if config.security_protocol(each.name) == SASL_PLAINTEXT
+            and not is_loopback(each.host)
+            and sends_secrets(config, each.name)
+        ]
+        if in_the_clear:
+            warning = f"passwords or tokens are sent in the clear to {', '.join(in_the_clear)}: there is no TLS"
+            config = dataclasses.replace(config, warnings=(*config.warnings, warning))
         return config
 
     def with_dynamic(self, default: Mapping[str, str], broker: Mapping[str, str]) -> BrokerConfig:

@@ -124,7 +124,8 @@ class SaslSettings:
     )
     delegation_token_secret_key: str | None = password(
         "delegation.token.secret.key",
-        "The secret that delegation tokens are made with, the same on every node. Without it there are none.",
+        "The secret that delegation tokens are made with, long, random, and the same on every node. Without it there "
+        "are none. Salts for users that do not exist are made from it, too.",
     )
     delegation_token_max_lifetime_ms: int = long(
         "delegation.token.max.lifetime.ms", 604_800_000, at_least(1), "How long a token may be renewed."
@@ -157,6 +158,11 @@ def sasl_mechanisms(config: ListenerTexts, listener_name: str) -> list[str]:
     """Return the mechanisms of a listener, in their order."""
     raw = config.listener_text(listener_name, "sasl.enabled.mechanisms") or ""
     return list(dict.fromkeys(each.strip().upper() for each in raw.split(",") if each.strip()))
+
+
+def sends_secrets(config: ListenerTexts, listener_name: str) -> bool:
+    """Return whether a mechanism of the listener has clients send a password or a token."""
+    return any(each in (PLAIN, OAUTHBEARER) for each in sasl_mechanisms(config, listener_name))
 
 
 def check_sasl_listener(config: ListenerTexts, listener_name: str, *, is_in_the_clear: bool) -> None:

@@ -82,14 +82,24 @@ def test_the_own_user_logs_in_to_controllers_before_there_is_an_image() -> None:
         log_in(listener(settings, "CLIENTS"), "SCRAM-SHA-512", login())
 
 
-def test_nodes_with_one_password_answer_unknown_users_alike() -> None:
-    settings = f"sasl.enabled.mechanisms=SCRAM-SHA-512\nsasl.jaas.config={SCRAM}\n"
-    salts = set()
-    for _ in range(2):
-        challenge = listener(settings).mechanisms["SCRAM-SHA-512"].begin().step(b"n,,n=mallory,r=abc")
+def salts(settings: str, seeds: tuple[int, ...]) -> set[bytes]:
+    found = set()
+    image: Any = SimpleNamespace(kept=KeptRecords())
+    for seed in seeds:
+        loop = runtime()
+        loop.random = random.Random(seed)
+        made = sasl_listener(BrokerConfig.load(LISTENERS + settings), "CLIENTS", loop, lambda: image)
+        assert made is not None
+        challenge = made.mechanisms["SCRAM-SHA-512"].begin().step(b"n,,n=mallory,r=abc")
         assert isinstance(challenge, Challenge)
-        salts.add(challenge.token.split(b",")[1])
-    assert len(salts) == 1
+        found.add(challenge.token.split(b",")[1])
+    return found
+
+
+def test_nodes_with_one_key_answer_unknown_users_alike() -> None:
+    settings = f"sasl.enabled.mechanisms=SCRAM-SHA-512\nsasl.jaas.config={SCRAM}\n"
+    assert len(salts(settings + "delegation.token.secret.key=of the cluster\n", (1, 2))) == 1
+    assert len(salts(settings, (1, 2))) == 2, "never from a password: a peer could try passwords against it"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from strandline.runtime.runtime import Runtime
 
 _JAAS: Final = "sasl.jaas.config"
+SECRET_ROUNDS: Final = 100_000
 
 log = logging.getLogger("strandline.authentication")
 
@@ -59,7 +60,7 @@ def sasl_listener(
     # Controllers must log in to each other before there is an image, so their own user is good until then.
     own = _own_credentials(runtime, modules) if config.is_for_quorum(listener_name) else {}
     tokens = TokenSecret(config.delegation_token_secret_key or "", runtime.now_ms)
-    store = CredentialStore(lambda: image().kept, _secret(runtime, modules), own, tokens)
+    store = CredentialStore(lambda: image().kept, _secret(config, runtime), own, tokens)
 
     def begin(name: str) -> Callable[[], ServerExchange]:
         if name == OAUTHBEARER:
@@ -176,16 +177,16 @@ def _own_credentials(
     return found
 
 
-def _secret(runtime: Runtime, modules: dict[str, LoginModule | None]) -> bytes:
+def _secret(config: BrokerConfig, runtime: Runtime) -> bytes:
     """Return what salts of users that do not exist are made from.
 
-    It comes from this node's own password, which the nodes of a cluster share: then all of them, also after a restart,
-    answer with the same salts. Without one it is random.
+    With `delegation.token.secret.key`, which the nodes of a cluster share, all of them answer with the same salts, also
+    after a restart. Otherwise it is random. It never comes from a password, because any peer sees such salts and could
+    try passwords against them; a key is not guessed, and the many rounds make even a poor one slow to try.
     """
-    for module in modules.values():
-        secret = None if module is None else module.option("password")
-        if secret:
-            return hashlib.sha256(b"strandline salts of unknown users " + secret.encode()).digest()
+    key = config.delegation_token_secret_key
+    if key:
+        return hashlib.pbkdf2_hmac("sha512", key.encode(), b"salts of unknown users", SECRET_ROUNDS)
     return runtime.random.randbytes(SALT_BYTES)
 
 
