@@ -31,8 +31,8 @@ from strandline.broker.network.throttling import Throttling
 from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
+from strandline.broker.secured_peers import authenticate_clients, logins, networks
 from strandline.config.node_config import BrokerConfig
-from strandline.config.sasl_settings import SASL_PROTOCOLS
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.support.context import MutationQuota, PendingProduce
 from strandline.ids import TopicPartition
@@ -57,9 +57,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage_worker import StorageWorkers
     from strandline.broker.metrics.telemetry import Telemetry
-    from strandline.broker.network.tls_listeners import NodeTls
     from strandline.security.acl.authorizer import Authorizer
-    from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.node")
 
@@ -92,7 +90,7 @@ class Node:
         self.watchdog.explain = self._explain_stall
         self.watchdog.on_look = self._next_window
         self.gc_pauses = GcPauses()
-        self.tls, network, controller_network = _networks(config, runtime, network)
+        self.tls, network, controller_network = networks(config, runtime, network)
         disk = disk or RealDisk()
         self.directory = LogDirectory(data, disk=disk, open_files_max=_open_files_max(config))
         meta = identify(self.directory, config, self._new_uuid)
@@ -105,12 +103,12 @@ class Node:
             self.cluster_id,
             lambda: self.config,
             lambda: self.metadata.image,
-            **_logins(config, runtime),
+            **logins(config, runtime),
         )
         secured = {} if self.tls is None else self.tls.by_listener
         self.client_server = client_server(environment, self, is_active=self._is_active, tls=secured)
         self.controller_server = controller_server(environment, self, is_active=self._is_active, tls=secured)
-        self._authenticate_clients(environment)
+        authenticate_clients(environment, self.client_server, self.controller_server)
         self.dispatcher, self.listener = self.client_server.dispatcher, self.client_server.listener
         self.routes = self.client_server.routes
         if not takes_telemetry:
@@ -220,16 +218,6 @@ class Node:
         self.has_failed = False
         self.on_failed: Callable[[], object] = lambda: None
         """Called when the node cannot go on and should be stopped."""
-
-    def _authenticate_clients(self, environment: Environment) -> None:
-        """Have listeners with SASL authenticate their connections."""
-        config = self.config
-        for dispatcher in (*self.client_server.dispatchers, *self.controller_server.dispatchers):
-            name = dispatcher.listener_name
-            if config.security_protocol(name) in SASL_PROTOCOLS:
-                from strandline.broker.network.sasl_listeners import sasl_listener
-
-                dispatcher.sasl = sasl_listener(config, name, environment.runtime, environment.image)
 
     def _new_uuid(self) -> uuid.UUID:
         return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
@@ -479,48 +467,6 @@ class Node:
     def stop_ticking(self) -> None:
         if self._ticking is not None:
             self._ticking.cancel()
-
-
-def _logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], ClientLogin] | None]:
-    """Return how this node logs in to brokers and to controllers."""
-    brokers, _ = config.inter_broker_listener()
-    controllers = next(iter(config.controller_listener_names), "")
-    # A node that no other can join never connects to one.
-    is_member = bool(config.controller_listeners()) or config.names_other_voters() or not config.is_controller
-    logins: dict[str, Callable[[], ClientLogin] | None] = {}
-    for name, listener, mechanism, setting in (
-        (
-            "broker_login",
-            brokers or "",
-            config.sasl_mechanism_inter_broker_protocol,
-            "sasl.mechanism.inter.broker.protocol",
-        ),
-        (
-            "controller_login",
-            controllers,
-            config.sasl_mechanism_controller_protocol,
-            "sasl.mechanism.controller.protocol",
-        ),
-    ):
-        if is_member and config.security_protocol(listener.upper()) in SASL_PROTOCOLS:
-            from strandline.broker.network.sasl_listeners import node_login
-
-            logins[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
-    return logins
-
-
-def _networks(config: BrokerConfig, runtime: Runtime, network: Network) -> tuple[NodeTls | None, Network, Network]:
-    """Return the TLS of the node, and the networks by which it reaches brokers and controllers."""
-    if not config.tls_listeners():
-        return None, network, network
-    from strandline.broker.network.tls_listeners import NodeTls, SecuredNetwork
-
-    tls = NodeTls(config, runtime)
-    reached = []
-    for name in (config.inter_broker_listener()[0], config.controller_listener()):
-        outgoing = tls.by_listener.get(name or "")
-        reached.append(network if outgoing is None else SecuredNetwork(network, outgoing))
-    return tls, reached[0], reached[1]
 
 
 def _open_files_max(config: BrokerConfig) -> int:

@@ -13,7 +13,7 @@ from strandline.codec.messages.alter_client_quotas_response import AlterClientQu
 from strandline.errors import RequestError, error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts
-from strandline.quorum.controller.client_quotas import QuotaAlteration
+from strandline.quorum.controller.security.client_quotas import QuotaAlteration
 from strandline.quorum.controller.submission import Outcomes
 
 API_KEY = 49

@@ -14,7 +14,7 @@ from strandline.codec.messages.alter_user_scram_credentials_response import (
 from strandline.errors import error_code, error_message
 from strandline.handlers.support.context import RequestContext
 from strandline.handlers.support.refusals import refusal
-from strandline.quorum.controller.credentials import AlteredUser
+from strandline.quorum.controller.security.credentials import AlteredUser
 
 API_KEY = 51
 VERSIONS = (0, 0)

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from tests.unit.broker.peer import FakeTransport
 
-from strandline.broker.network.authentication import (
+from strandline.broker.network.connection import Connection
+from strandline.broker.network.dispatch import Dispatcher
+from strandline.broker.network.routes import routes
+from strandline.broker.network.sasl.authentication import (
     CHECKS_OF_HOST_MAX,
     FAILURES_HELD_MAX,
     LOGIN_S_MAX,
     SaslListener,
     SaslMechanism,
 )
-from strandline.broker.network.connection import Connection
-from strandline.broker.network.dispatch import Dispatcher
-from strandline.broker.network.routes import routes
 from strandline.codec.message import Message
 from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest

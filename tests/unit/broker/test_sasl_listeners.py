@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from strandline.broker.network.authentication import SaslListener
-from strandline.broker.network.sasl_listeners import node_login, sasl_listener
+from strandline.broker.network.sasl.authentication import SaslListener
+from strandline.broker.network.sasl.sasl_listeners import node_login, sasl_listener
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.quorum.image.kept_records import KeptRecords

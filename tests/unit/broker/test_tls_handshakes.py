@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strandline.broker.network.connection_limits import CLOSES_PER_TURN_MAX
-from strandline.broker.network.tls_handshakes import HANDSHAKE_S_MAX, STEPS_MAX, Handshakes
+from strandline.broker.network.tls.tls_handshakes import HANDSHAKE_S_MAX, STEPS_MAX, Handshakes
 
 
 class Stage:

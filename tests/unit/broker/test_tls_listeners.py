@@ -21,8 +21,8 @@ from tests.hostile.peer import ROUTES, Peer, answer_of, raw_request, request
 
 from strandline.broker.main import node_on, stop
 from strandline.broker.metrics.families import page
-from strandline.broker.network import tls_listeners
-from strandline.broker.network.tls_listeners import ListenerTls
+from strandline.broker.network.tls import tls_listeners
+from strandline.broker.network.tls.tls_listeners import ListenerTls
 from strandline.codec.messages import alter_configs_request, incremental_alter_configs_request
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig

@@ -20,10 +20,10 @@ import pytest
 from tests.authority import Authority
 from tests.unit.broker.test_socket_transport import HeldSegment
 
-from strandline.broker.network import tls_handshakes
 from strandline.broker.network.network import SocketNetwork, SocketOptions
 from strandline.broker.network.socket_transport import SLICE_OVERHEAD_BYTES
-from strandline.broker.network.tls_transport import CHUNK_BYTES_MAX, TlsTransport
+from strandline.broker.network.tls import tls_handshakes
+from strandline.broker.network.tls.tls_transport import CHUNK_BYTES_MAX, TlsTransport
 from strandline.config.node_config import BrokerConfig
 from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import LoopRuntime

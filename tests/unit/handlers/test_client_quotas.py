@@ -16,7 +16,7 @@ from strandline.codec.messages.describe_client_quotas_response import DescribeCl
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k48_describe_client_quotas, k49_alter_client_quotas
 from strandline.handlers.k48_describe_client_quotas import MATCH_ANY, MATCH_DEFAULT, MATCH_EXACT
-from strandline.quorum.controller import client_quotas
+from strandline.quorum.controller.security import client_quotas
 
 Entity = dict[str, str | None]
 ALICE: Entity = {"user": "alice"}

@@ -13,8 +13,8 @@ from strandline.codec.messages.access_control_entry_record import AccessControlE
 from strandline.codec.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller import access_rules as module
 from strandline.quorum.controller.controller import Controller
+from strandline.quorum.controller.security import access_rules as module
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.security.acl.access_rule import Acl, AclFilter, acl_of
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import ssl
 
     from strandline.broker.metrics.scrape import ObservedBroker
-    from strandline.broker.network.tls_listeners import ListenerTls
+    from strandline.broker.network.tls.tls_listeners import ListenerTls
 
 log = logging.getLogger("strandline.http")
 
@@ -74,7 +74,7 @@ class Endpoint:
         """InvalidConfig if it is to speak TLS and has no usable certificate."""
         self._tls: ListenerTls | None = None
         if config.http_security_protocol == "SSL" and parse_listener(config.http_listener) is not None:
-            from strandline.broker.network.tls_listeners import ListenerTls
+            from strandline.broker.network.tls.tls_listeners import ListenerTls
 
             self._tls = ListenerTls(config, HTTP, now_s=time.time(), is_server=True, is_between_nodes=False)
         self.node: ObservedBroker | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from strandline.broker.network.dispatch import Dispatcher
     from strandline.broker.network.routes import Route
     from strandline.broker.network.throttling import Throttling
-    from strandline.broker.network.tls_listeners import NodeTls
+    from strandline.broker.network.tls.tls_listeners import NodeTls
     from strandline.broker.replicas.replicas import Replicas
     from strandline.config.node_config import BrokerConfig
     from strandline.coordinators.groups.group_shard import GroupShard

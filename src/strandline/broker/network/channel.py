@@ -30,7 +30,7 @@ from strandline.observability.log_lines import fields
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 if TYPE_CHECKING:
-    from strandline.broker.network.channel_login import ChannelLogin
+    from strandline.broker.network.sasl.channel_login import ChannelLogin
     from strandline.security.sasl.exchange import ClientLogin
 
 log = logging.getLogger("strandline.broker")
@@ -203,7 +203,7 @@ class Channel:
             self._send_waiting()
         else:
             # Loaded here, because a node whose peers need no login starts without it.
-            from strandline.broker.network.channel_login import ChannelLogin
+            from strandline.broker.network.sasl.channel_login import ChannelLogin
 
             self._login = ChannelLogin(self._runtime, self, self._new_login())
             self._login.start()

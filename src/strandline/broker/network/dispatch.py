@@ -19,7 +19,7 @@ from strandline.codec.message_codec import decode, encode
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.wire import skip_tags
 from strandline.errors import ErrorCode, PeerError
-from strandline.handlers.access.serving import Refused, reduce, serve
+from strandline.handlers.access.serving import RefusedRequest, reduce, serve
 from strandline.handlers.support.context import BrokerServices, EncodedResponse
 from strandline.handlers.support.refusals import refusal
 from strandline.observability.log_lines import fields
@@ -275,7 +275,7 @@ class Dispatcher:
     def _forward_allowed(self, context: RequestContext, request: Message, header: bytes, content: bytes) -> None:
         """Forward what the client may change. A part of it is checked here, against this broker and its files."""
         allowed = reduce(context, context.route, request)
-        if isinstance(allowed, Refused):
+        if isinstance(allowed, RefusedRequest):
             context.reply(allowed.response)
         elif allowed is request and context.amend is None:
             self.forward(context, request, content)  # type: ignore[misc]  # only with a way to forward

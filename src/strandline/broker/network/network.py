@@ -23,8 +23,8 @@ from strandline.config.node_config import BrokerConfig
 from strandline.runtime.runtime import LoopRuntime
 
 if TYPE_CHECKING:
-    from strandline.broker.network.tls_handshakes import Handshakes
-    from strandline.broker.network.tls_transport import TlsTransport
+    from strandline.broker.network.tls.tls_handshakes import Handshakes
+    from strandline.broker.network.tls.tls_transport import TlsTransport
 
 log = logging.getLogger("strandline.broker")
 
@@ -63,7 +63,7 @@ class SocketNetwork:
     @cached_property
     def handshakes(self) -> Handshakes:
         """The TLS handshakes of this loop, loaded when the first listener or connection needs them."""
-        from strandline.broker.network.tls_handshakes import Handshakes
+        from strandline.broker.network.tls.tls_handshakes import Handshakes
 
         return Handshakes(self.loop, self.runtime)
 
@@ -193,7 +193,7 @@ class SocketListening:
         transport.attach(receiver)
 
     def _secured(self, accepted: socket.socket, host: str, tls: AcceptedTls) -> TlsTransport:
-        from strandline.broker.network.tls_transport import TlsTransport
+        from strandline.broker.network.tls.tls_transport import TlsTransport
 
         def on_secured(transport: TlsTransport) -> None:
             if transport.receiver is not None:
@@ -323,7 +323,7 @@ class SocketOutgoing:
         receiver.on_connected()
 
     def _shake_hands(self, stream: socket.socket, tls: OutgoingTls) -> None:
-        from strandline.broker.network.tls_transport import TlsTransport
+        from strandline.broker.network.tls.tls_transport import TlsTransport
 
         def on_secured(_: TlsTransport) -> None:
             if self._receiver is not None:

@@ -20,7 +20,7 @@ class Served(Protocol):
     def load(self) -> Any: ...
 
 
-class Refused(NamedTuple):
+class RefusedRequest(NamedTuple):
     """A request of which nothing is left."""
 
     response: Any
@@ -30,13 +30,13 @@ def serve(context: RequestContext, route: Served, request: Message) -> Any:
     """Have the handler answer what the client may ask for, and refuse the rest. Return None if it answers later."""
     if context.node.authorizer is not None:
         allowed = reduce(context, route, request)
-        if isinstance(allowed, Refused):
+        if isinstance(allowed, RefusedRequest):
             return allowed.response
         request = allowed
     return route.load().handle(context, request)
 
 
-def reduce(context: RequestContext, route: Served, request: Message) -> Message | Refused:
+def reduce(context: RequestContext, route: Served, request: Message) -> Message | RefusedRequest:
     """Return what the client may ask for; `context.amend` puts the rest into the response.
 
     Raise RequestError where a refusal has no place in the response, so that the connection is closed.
@@ -53,4 +53,4 @@ def reduce(context: RequestContext, route: Served, request: Message) -> Message 
         return reduced
     if outcome.answer is None:
         raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "the client may not ask this")
-    return Refused(outcome.answer)
+    return RefusedRequest(outcome.answer)

@@ -77,10 +77,10 @@ if TYPE_CHECKING:
     from strandline.codec.messages.delegation_token_record import DelegationTokenRecord
     from strandline.codec.messages.resign_leadership_request import ResignLeadershipRequest
     from strandline.codec.messages.resign_leadership_response import ResignedPartitionResult
-    from strandline.quorum.controller.access_rules import AccessRules
-    from strandline.quorum.controller.client_quotas import QuotaAlteration
-    from strandline.quorum.controller.credentials import AlteredUser
     from strandline.quorum.controller.directory_assignments import Assigned
+    from strandline.quorum.controller.security.access_rules import AccessRules
+    from strandline.quorum.controller.security.client_quotas import QuotaAlteration
+    from strandline.quorum.controller.security.credentials import AlteredUser
     from strandline.runtime.runtime import Runtime
     from strandline.security.acl.access_rule import Acl, AclFilter
     from strandline.security.principal import Principal
@@ -369,7 +369,7 @@ class Controller(TopicCommands):
 
     def alter_credentials(self, request: AlterUserScramCredentialsRequest) -> Decision[list[AlteredUser]]:
         """AlterUserScramCredentials, all users in one decision."""
-        from strandline.quorum.controller.credentials import decide
+        from strandline.quorum.controller.security.credentials import decide
 
         return decide(self._state, request)
 
@@ -384,7 +384,7 @@ class Controller(TopicCommands):
         now_ms: int,
     ) -> Decision[DelegationTokenRecord]:
         """CreateDelegationToken."""
-        from strandline.quorum.controller.delegation_tokens import create
+        from strandline.quorum.controller.security.delegation_tokens import create
 
         return create(
             self._state, owner, requester, renewers, max_lifetime_ms=max_lifetime_ms, token_id=token_id, now_ms=now_ms
@@ -392,13 +392,13 @@ class Controller(TopicCommands):
 
     def renew_token(self, token_hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> Decision[int]:
         """RenewDelegationToken; when the token ends."""
-        from strandline.quorum.controller.delegation_tokens import renew
+        from strandline.quorum.controller.security.delegation_tokens import renew
 
         return renew(self._state, token_hmac, by, period_ms, now_ms)
 
     def expire_token(self, token_hmac: bytes, by: Principal, period_ms: int, now_ms: int) -> Decision[int]:
         """ExpireDelegationToken; when the token ends."""
-        from strandline.quorum.controller.delegation_tokens import expire
+        from strandline.quorum.controller.security.delegation_tokens import expire
 
         return expire(self._state, token_hmac, by, period_ms, now_ms)
 
@@ -430,7 +430,7 @@ class Controller(TopicCommands):
 
     @cached_property
     def _access_rules(self) -> AccessRules:
-        from strandline.quorum.controller.access_rules import AccessRules
+        from strandline.quorum.controller.security.access_rules import AccessRules
 
         return AccessRules(self._state)
 
@@ -446,7 +446,7 @@ class Controller(TopicCommands):
         self, asked: Sequence[QuotaAlteration], *, validate_only: bool = False
     ) -> Iterator[Decision[RequestError | None]]:
         """Yield for each entity in order its records and None, or why its quotas stay as they are."""
-        from strandline.quorum.controller.client_quotas import decide
+        from strandline.quorum.controller.security.client_quotas import decide
 
         return decide(self._state, asked, validate_only=validate_only)
 

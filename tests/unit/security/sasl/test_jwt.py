@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.unit.broker.test_authentication import Turns
 
-from strandline.broker.network.jwks_source import JWKS_BYTES_MAX, JwksSource, RefreshTimes, reader_of
-from strandline.broker.network.sasl_listeners import sasl_listener
+from strandline.broker.network.sasl.jwks_source import JWKS_BYTES_MAX, JwksSource, RefreshTimes, reader_of
+from strandline.broker.network.sasl.sasl_listeners import sasl_listener
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig
 from strandline.security.sasl.exchange import Authenticated, Challenge

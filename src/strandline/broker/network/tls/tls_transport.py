@@ -24,7 +24,7 @@ from typing import Final
 from strandline.broker.network.connection import release
 from strandline.broker.network.disconnects import Disconnects
 from strandline.broker.network.socket_transport import SLICE_OVERHEAD_BYTES, TURN_BYTES_MAX, ReceiveBuffer
-from strandline.broker.network.tls_handshakes import Handshakes
+from strandline.broker.network.tls.tls_handshakes import Handshakes
 from strandline.broker.network.transport import Piece, Receiver
 from strandline.log.segment.log_slice import LogSlice
 from strandline.runtime.runtime import Runtime

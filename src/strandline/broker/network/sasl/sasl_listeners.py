@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from strandline.broker.network.authentication import SaslListener, SaslMechanism
+from strandline.broker.network.sasl.authentication import SaslListener, SaslMechanism
 from strandline.config.sasl_settings import (
     CREDENTIALS_OF_SCRAM,
     NODE_MECHANISMS,
@@ -100,7 +100,7 @@ def _tokens(config: BrokerConfig, listener_name: str, runtime: Runtime) -> Calla
                 f"listener {listener_name} offers OAUTHBEARER, and sasl.oauthbearer.{key} is not set, so that tokens "
                 "could not be checked; expected the keys, the issuer and the audience of valid tokens"
             )
-    from strandline.broker.network.jwks_source import JwksSource, RefreshTimes
+    from strandline.broker.network.sasl.jwks_source import JwksSource, RefreshTimes
     from strandline.security.sasl.jwt import TokenRules, check_token
 
     times = RefreshTimes(

@@ -1,0 +1,1 @@
+"""TLS on sockets: handshakes, transports, and the certificates of each listener."""
