@@ -1,10 +1,10 @@
 """Envelope (58), version 0: a client's request that a broker hands on to the active controller.
 
 `request_data` is the request as the client sent it, header and body; the answer's `response_data` is header and body of
-what the client is to get. Served on the controller listener only. The principal is read and, while there are no access
-rules, believed. Refused: requests that are not forwarded (an Envelope among them), versions that are not served, bytes
-that are no request, a principal that cannot be read. If the controller lost its office meanwhile, the whole Envelope is
-answered with NOT_CONTROLLER, so that the broker asks the next one.
+what the client is to get. Served on the controller listener only. The sender needs CLUSTER_ACTION; the request in it is
+checked for its principal and address. Refused: requests that are not forwarded (an Envelope among them), versions that
+are not served, bytes that are no request, a principal that cannot be read. If the controller lost its office meanwhile,
+the whole Envelope is answered with NOT_CONTROLLER, so that the broker asks the next one.
 """
 
 from __future__ import annotations

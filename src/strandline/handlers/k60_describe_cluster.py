@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-2: the brokers and where to reach them, or the controllers.
 
 Honoured: the type of endpoint (1+; brokers are described on the listener of clients, controllers on that of
-controllers), fenced brokers (2+), authorized operations, which are all of them while there are no access rules. As in
+controllers), fenced brokers (2+), authorized operations, which access rules may restrict (`handlers/access`). As in
 Kafka, clients get a broker that takes requests for the controller, which is this one; on a controller's
 listener it is the active controller that is named.
 """

@@ -1,7 +1,7 @@
 """Groups described one by one, each by its shard, over several turns of the loop; one answer holds them all.
 
 A group that is named twice is described once, so that an answer is never larger than all groups together. Authorized
-operations are all of them while there are no access rules.
+operations are all of them; with access rules `handlers/access` replaces them.
 """
 
 from __future__ import annotations
