@@ -142,9 +142,10 @@ def _features(tools: Tools) -> dict[str, str]:
 
 
 def test_quotas_of_users_clients_and_addresses(tools: Tools) -> None:
-    # Not of a user alone: the tool then also asks for SCRAM credentials.
     user = ("--entity-type", "users", "--entity-name", "alice")
     entities = {
+        "user-principal 'alice'": user,
+        "the default user-principal": ("--entity-type", "users", "--entity-default"),
         "user-principal 'alice', client-id 'app'": (*user, "--entity-type", "clients", "--entity-name", "app"),
         "user-principal 'alice', the default client-id": (*user, "--entity-type", "clients", "--entity-default"),
         "client-id 'app'": ("--entity-type", "clients", "--entity-name", "app"),
@@ -154,7 +155,7 @@ def test_quotas_of_users_clients_and_addresses(tools: Tools) -> None:
         for name, entity in entities.items():
             is_ip = name.startswith("ip")
             quota = "connection_creation_rate=50" if is_ip else "producer_byte_rate=1000000,request_percentage=25"
-            assert "Completed updating config for" in tools.configs("--alter", *entity, "--add-config", quota)
+            assert tools.configs("--alter", *entity, "--add-config", quota).startswith("Completed updating")
             shown = tools.configs("--describe", *entity)
             assert f"Quota configs for {name} are" in shown
             for each in quota.split(","):
