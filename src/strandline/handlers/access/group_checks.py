@@ -68,7 +68,7 @@ def _each_topic(asked: CheckedRequest, operation: Operation) -> AccessOutcome | 
     kept, refusals = [], []
     struct = element_class(asked.request, "topics")
     for topic in asked.request.topics:
-        name = topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
+        name = _name_of(asked, topic)
         if name is None or asked.guard.allows(operation, ResourceType.TOPIC, name):
             kept.append(topic)
         else:
@@ -149,13 +149,18 @@ def _hidden_topics(asked: CheckedRequest, group: Any, struct: Any) -> list[Any] 
         return None
     kept, refusals = [], []
     for topic in group.topics:
-        name = topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
+        name = _name_of(asked, topic)
         if name is None or asked.guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             kept.append(topic)
         else:
             refusals.append(_no_offset(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
     group.topics = kept
     return refusals
+
+
+def _name_of(asked: CheckedRequest, topic: Any) -> str | None:
+    """Return the name of a topic, which only a request for several groups may give by its id."""
+    return topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
 
 
 def _no_offset(struct: Any, topic: Any, code: ErrorCode, version: int) -> Any:
@@ -171,7 +176,7 @@ def _amend_topics(asked: CheckedRequest, group: Any, refusals: list[Any] | None)
         group.topics = [
             topic
             for topic in group.topics
-            if asked.guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, topic_name(asked, topic) or "")
+            if asked.guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, _name_of(asked, topic) or "")
         ]
     else:
         group.topics.extend(refusals)
