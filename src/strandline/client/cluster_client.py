@@ -4,20 +4,19 @@ librdkafka makes an object of every record; this client hands out whole batches,
 no threads and one connection to each broker. Leaders move, brokers restart, topics appear: each request is tried again
 until a deadline, and then a sentence says what the last attempt met. `coordinators` does the same for coordinators.
 
-Known gap: listeners with TLS cannot be reached. `logins` makes a login from the settings of Kafka's clients. The
-options of Spark and of commands do not use it yet: they refuse what asks for a login.
+Known gap: listeners that want TLS or a password cannot be reached; options that ask for them are refused.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
 from strandline.client.addresses import parse_address
-from strandline.client.connection import BrokerConnection, LoginFailed, NotKafka
+from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -26,7 +25,6 @@ from strandline.codec.messages.metadata_request import MetadataRequest, Metadata
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
-from strandline.security.sasl.exchange import ClientLogin
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -69,15 +67,11 @@ class ClientSettings:
     request_timeout_s: float = 30.0
     api_timeout_s: float = 60.0
     """For one question, all attempts together."""
-    login: Callable[[], ClientLogin] | None = field(default=None, repr=False)
-    """Makes the login of a connection; None for a listener without SASL."""
 
     @classmethod
-    def within(
-        cls, bootstrap: str, client_id: str, timeout_s: float, *, login: Callable[[], ClientLogin] | None = None
-    ) -> ClientSettings:
+    def within(cls, bootstrap: str, client_id: str, timeout_s: float) -> ClientSettings:
         """Return settings for questions that have so much time each. One attempt has half of it."""
-        return cls(bootstrap, client_id, request_timeout_s=timeout_s / 2, api_timeout_s=timeout_s, login=login)
+        return cls(bootstrap, client_id, request_timeout_s=timeout_s / 2, api_timeout_s=timeout_s)
 
 
 @dataclass(frozen=True)
@@ -164,10 +158,7 @@ class ClusterClient:
             connection = None
         if connection is None:
             connection = self._connections[address] = BrokerConnection(
-                *address,
-                client_id=self.settings.client_id,
-                timeout_s=self.settings.request_timeout_s,
-                login=self.settings.login,
+                *address, client_id=self.settings.client_id, timeout_s=self.settings.request_timeout_s
             )
         return connection
 
@@ -189,7 +180,7 @@ class ClusterClient:
                 if answer is not None:
                     return answer
                 heard = "the cluster is not ready"
-            except (LoginFailed, NotKafka, UnsupportedVersion) as error:
+            except (NotKafka, UnsupportedVersion) as error:
                 raise ClusterFailed(f"cannot {what}: {error}") from error
             except (Disconnected, TimedOut) as error:
                 heard = str(error)

@@ -1,4 +1,4 @@
-"""One connection, without TLS, to any broker that speaks the Kafka protocol: a request out, its answer in.
+"""One plain connection to any broker that speaks the Kafka protocol: a request out, its answer in, nothing between.
 
 An answer is read into one buffer that is kept for the next, so a reader of megabytes asks for no memory each time; what
 `receive` returns is a view of it and holds until the next call. A request may be sent before the last answer was used
@@ -12,7 +12,6 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -22,12 +21,7 @@ from strandline.codec.fetched_records import FetchedRecords, read_fetched_record
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
-from strandline.codec.messages.sasl_authenticate_response import SaslAuthenticateResponse
-from strandline.codec.messages.sasl_handshake_request import SaslHandshakeRequest
-from strandline.codec.messages.sasl_handshake_response import SaslHandshakeResponse
 from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion
-from strandline.security.sasl.exchange import AuthenticationFailed, ClientLogin, OffLoop
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 """A broker that claims more is broken, or no broker at all."""
@@ -54,20 +48,8 @@ class NotKafka(Disconnected):
     """The answer of a port behind which something else listens, or TLS."""
 
 
-class LoginFailed(Disconnected):
-    """A login that the broker rejects, or a broker that could not prove that it knows the password."""
-
-
 class BrokerConnection:
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str,
-        timeout_s: float,
-        login: Callable[[], ClientLogin] | None = None,
-    ) -> None:
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
         self.timeout_s = timeout_s
         self._client_id = client_id.encode()
@@ -81,8 +63,6 @@ class BrokerConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.offered = self._ask_what_is_offered()
-            if login is not None:
-                self._log_in(login())
         except BaseException:
             self.close()
             raise
@@ -189,26 +169,6 @@ class BrokerConnection:
         if isinstance(error, TimeoutError):
             return TimedOut(f"{self.address} did not answer within {self.timeout_s:g} s")
         return Disconnected(f"{self.address} was lost: {_reason(error)}")
-
-    def _log_in(self, login: ClientLogin) -> None:
-        handshake = self.ask(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
-        if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            offered = ", ".join(handshake.mechanisms)
-            raise LoginFailed(f"{self.address} does not offer {login.mechanism}; it offers {offered}")
-        if handshake.error_code:
-            raise LoginFailed(f"{self.address} takes no login (error {handshake.error_code}): is it a plain listener?")
-        token = login.first()
-        try:
-            while True:
-                answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
-                if answer.error_code:
-                    raise LoginFailed(f"{self.address} rejects the login: {answer.error_message}")
-                step = login.step(answer.auth_bytes)
-                if step is None:
-                    return
-                token = step.then(step.work()) if isinstance(step, OffLoop) else step
-        except AuthenticationFailed as failure:
-            raise LoginFailed(f"{self.address}: {failure}") from None
 
     def _ask_what_is_offered(self) -> Offered:
         answer: ApiVersionsResponse | None = None
