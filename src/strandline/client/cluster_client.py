@@ -3,8 +3,6 @@
 librdkafka makes an object of every record; this client hands out whole batches, for the project's one decoder. It has
 no threads and one connection to each broker. Leaders move, brokers restart, topics appear: each request is tried again
 until a deadline, and then a sentence says what the last attempt met. `coordinators` does the same for coordinators.
-
-Known gap: listeners that want TLS or a password cannot be reached; options that ask for them are refused.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from uuid import UUID
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
+from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -67,11 +66,14 @@ class ClientSettings:
     request_timeout_s: float = 30.0
     api_timeout_s: float = 60.0
     """For one question, all attempts together."""
+    security: ClientSecurity = PLAINTEXT
 
     @classmethod
-    def within(cls, bootstrap: str, client_id: str, timeout_s: float) -> ClientSettings:
+    def within(
+        cls, bootstrap: str, client_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+    ) -> ClientSettings:
         """Return settings for questions that have so much time each. One attempt has half of it."""
-        return cls(bootstrap, client_id, request_timeout_s=timeout_s / 2, api_timeout_s=timeout_s)
+        return cls(bootstrap, client_id, request_timeout_s=timeout_s / 2, api_timeout_s=timeout_s, security=security)
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,10 @@ class ClusterClient:
             connection = None
         if connection is None:
             connection = self._connections[address] = BrokerConnection(
-                *address, client_id=self.settings.client_id, timeout_s=self.settings.request_timeout_s
+                *address,
+                client_id=self.settings.client_id,
+                timeout_s=self.settings.request_timeout_s,
+                security=self.settings.security,
             )
         return connection
 
@@ -180,7 +185,7 @@ class ClusterClient:
                 if answer is not None:
                     return answer
                 heard = "the cluster is not ready"
-            except (NotKafka, UnsupportedVersion) as error:
+            except (NotKafka, NotAdmitted, UnsupportedVersion) as error:
                 raise ClusterFailed(f"cannot {what}: {error}") from error
             except (Disconnected, TimedOut) as error:
                 heard = str(error)

@@ -1,15 +1,17 @@
-"""One plain connection to any broker that speaks the Kafka protocol: a request out, its answer in, nothing between.
+"""One connection to any broker that speaks the Kafka protocol: a request out, its answer in, nothing between.
 
 An answer is read into one buffer that is kept for the next, so a reader of megabytes asks for no memory each time; what
 `receive` returns is a view of it and holds until the next call. A request may be sent before the last answer was used
 (`send`, then `receive`), so that the broker works while we decode. Every wait has a deadline. After an error the
-connection is of no use: what an answer belongs to could no longer be told.
+connection is of no use: what an answer belongs to could no longer be told. `client/security` says whether it is of TLS
+and who logs in; a session that ends is renewed before the request that would find it over.
 """
 
 from __future__ import annotations
 
 import select
 import socket
+import ssl
 import struct
 import time
 from dataclasses import dataclass
@@ -17,11 +19,17 @@ from typing import Final, TypeVar
 
 from strandline._version import __version__
 from strandline.client.request_frame import answer_body_at, correlation_id_of, read_answer, request_frame
+from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted, alert_words
 from strandline.codec.fetched_records import FetchedRecords, read_fetched_records
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.api_versions_response import ApiVersionsResponse
-from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion
+from strandline.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
+from strandline.codec.messages.sasl_authenticate_response import SaslAuthenticateResponse
+from strandline.codec.messages.sasl_handshake_request import SaslHandshakeRequest
+from strandline.codec.messages.sasl_handshake_response import SaslHandshakeResponse
+from strandline.errors import Disconnected, ErrorCode, MalformedMessage, TimedOut, UnsupportedVersion, named
+from strandline.security.sasl.exchange import AuthenticationFailed, ClientLogin, OffLoop
 
 ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 """A broker that claims more is broken, or no broker at all."""
@@ -30,6 +38,8 @@ BUFFER_BYTES_KEPT_MAX: Final = 16 * 1024 * 1024
 """A buffer that one giant batch made larger than this is not kept."""
 
 _BUFFER_BYTES: Final = 64 * 1024
+_SESSION_USED: Final = 0.85
+"""The part of a session after which a connection logs in again."""
 _TLS_ALERT: Final = b"\x15\x03"
 """What a listener with TLS answers to a plain request. As a size it would be 352 MB."""
 
@@ -49,20 +59,33 @@ class NotKafka(Disconnected):
 
 
 class BrokerConnection:
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, host: str, port: int, *, client_id: str, timeout_s: float, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self.address = f"{host}:{port}"
         self.timeout_s = timeout_s
         self._client_id = client_id.encode()
         self._correlation_id = 0
         self._waiting: tuple[Message, int] | None = None
         self._buffer = bytearray(_BUFFER_BYTES)
+        self._security = security
+        self._is_known = False
+        self._is_served = False
+        """Whether a request was answered that the broker serves only to clients that it has admitted."""
+        self._login_again_s: float | None = None
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
         except OSError as error:
             raise Disconnected(f"{self.address} cannot be reached: {_reason(error)}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = security.secured(self._socket, host, self.address)
             self.offered = self._ask_what_is_offered()
+            self._is_known = True
+            self._log_in()
+        except TimeoutError as error:
+            self.close()
+            raise self._lost(error) from error
         except BaseException:
             self.close()
             raise
@@ -75,6 +98,8 @@ class BrokerConnection:
     @property
     def has_answer(self) -> bool:
         """Whether `receive` would not wait: an answer has begun to come, or the end of the connection."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return True
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:
@@ -96,6 +121,8 @@ class BrokerConnection:
 
     def send(self, request: Message, version: int) -> None:
         assert self._waiting is None, "one request at a time"
+        if self._login_again_s is not None and time.monotonic() > self._login_again_s:
+            self._log_in()
         self._correlation_id += 1
         frame = request_frame(request, version, correlation_id=self._correlation_id, client_id=self._client_id)
         self._waiting = (request, version)
@@ -126,6 +153,8 @@ class BrokerConnection:
         request, version = self._waiting
         answer = self._receive(timeout_s)
         self._waiting = None
+        if not isinstance(request, ApiVersionsRequest):
+            self._is_served = True
         try:
             if correlation_id_of(answer) != self._correlation_id:
                 raise MalformedMessage("the answer to another request")
@@ -168,7 +197,46 @@ class BrokerConnection:
     def _lost(self, error: OSError) -> Disconnected | TimedOut:
         if isinstance(error, TimeoutError):
             return TimedOut(f"{self.address} did not answer within {self.timeout_s:g} s")
+        if words := alert_words(self.address, error):
+            return NotAdmitted(words)
+        if not self._is_served:
+            words = self._security.loss_words(self.address, error, is_known=self._is_known)
+        if words:
+            return Disconnected(words)
         return Disconnected(f"{self.address} was lost: {_reason(error)}")
+
+    def _log_in(self) -> None:
+        """Log in, if the protocol has a login. Raise NotAdmitted, in a sentence, if the broker rejects it."""
+        login = self._security.login()
+        if login is None:
+            return
+        # While it lasts, its own requests do not begin another one.
+        self._login_again_s = None
+        answer = self.ask(SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse)
+        if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+            raise NotAdmitted(f"{self.address} has no login: say security.protocol=PLAINTEXT or SSL, or another port")
+        if answer.error_code:
+            offered = ", ".join(answer.mechanisms)
+            raise NotAdmitted(f"{self.address} does not offer sasl.mechanism={login.mechanism}, but {offered}")
+        try:
+            session_s = self._exchange(login) / 1000
+        except AuthenticationFailed as error:
+            raise NotAdmitted(f"{self.address} refused the login of {self._security.user!r}: {error}") from None
+        if session_s > 0:
+            self._login_again_s = time.monotonic() + _SESSION_USED * session_s
+
+    def _exchange(self, login: ClientLogin) -> int:
+        """Return how many milliseconds the session has, 0 for no end."""
+        token: bytes | None = login.first()
+        session_ms = 0
+        while token is not None:
+            answer = self.ask(SaslAuthenticateRequest(auth_bytes=token), SaslAuthenticateResponse)
+            if answer.error_code:
+                raise AuthenticationFailed(answer.error_message or named(answer.error_code).name)
+            session_ms = answer.session_lifetime_ms
+            step = login.step(answer.auth_bytes)
+            token = step.then(step.work()) if isinstance(step, OffLoop) else step
+        return session_ms
 
     def _ask_what_is_offered(self) -> Offered:
         answer: ApiVersionsResponse | None = None
