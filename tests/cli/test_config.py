@@ -110,11 +110,11 @@ def test_refusals_say_what_to_do(cli: CommandLine, topic: str) -> None:
 def test_over_a_listener_that_is_not_plain_librdkafka_asks(
     cli: CommandLine, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(config_access, "is_plain", lambda cluster: False)
+    monkeypatch.setattr(config_access, "is_spoken", lambda cluster: False)
     cli.ok("config", "set", "--topic", topic, "max.message.bytes=2000000")
     assert own_settings(cli, "--topic", topic) == {"max.message.bytes": "2000000"}
     assert cli.run("config", "get", "--topic", f"{topic}x").status == 3
-    assert "plain listener" in cli.run("config", "get", "--all-brokers").stderr
+    assert "with this sasl.mechanism" in cli.run("config", "get", "--all-brokers").stderr
 
 
 def test_explaining_needs_no_cluster(lonely_cli: CommandLine) -> None:

@@ -119,7 +119,7 @@ def test_a_cluster_that_does_not_count_is_told_of(
     cli.ok("topic", "create", name, "-c", "cleanup.policy=compact")
     write(bootstrap, name, 10, key=b"k")
     commit(bootstrap, group, name, 4)
-    monkeypatch.setattr(lag_counts, "is_plain", lambda cluster: False)
+    monkeypatch.setattr(lag_counts, "is_spoken", lambda cluster: False)
     (told,) = cli.ok("group", "describe", group, "--json").objects
     assert [(each["lag"], each["lag_is_exact"]) for each in told["offsets"]] == [(6, False)]
     lines = cli.ok("group", "describe", group).lines

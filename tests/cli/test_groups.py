@@ -81,7 +81,7 @@ def test_what_librdkafka_tells_where_there_is_no_plain_listener(
     with GroupReader(cli.bootstrap, group, topic, protocol=protocol, client_id="billing-1") as reader:
         settle([reader], until=lambda: shared([reader], PARTITIONS))
         (plain,) = cli.ok("group", "describe", group, "--json").objects
-        monkeypatch.setattr(group_reading, "is_plain", lambda cluster: False)
+        monkeypatch.setattr(group_reading, "is_spoken", lambda cluster: False)
         (told,) = cli.ok("group", "describe", group, "--json").objects
         (listed,) = [each for each in cli.ok("group", "list", "--json").objects if each["group"] == group]
         assert cli.run("group", "describe", f"{group}x").status == 3

@@ -17,6 +17,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from strandline.cli.common.command_config import with_command_config
 from strandline.cli.common.failures import CommandFailed, ExitCode, Interrupted, PipeClosed
 from strandline.cli.common.output import colours_wanted, silence_stdout
 
@@ -269,7 +270,7 @@ def _root(version: _Version = False) -> None:
 def _load(target: str) -> Callable[..., object]:
     module, function = target.split(":")
     loaded: Callable[..., object] = getattr(import_module(f"strandline.cli.{module}"), function)
-    return loaded
+    return with_command_config(loaded)
 
 
 def _stub() -> NoReturn:

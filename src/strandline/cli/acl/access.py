@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import converse, error_name
+from strandline.cli.common.conversation import converse, error_name, not_spoken
 from strandline.cli.common.failures import CommandFailed
 from strandline.codec.message import Message
 from strandline.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
@@ -93,7 +93,7 @@ def delete_acls(cluster: Cluster, acls: Sequence[Acl]) -> list[Acl]:
 def _ask(cluster: Cluster, request: Message, response_class: type[ResponseT], doing: str) -> ResponseT:
     conversation = converse(cluster)
     if conversation is None:
-        raise CommandFailed(f"{doing}: ACLs are asked for without TLS only, for now", hint="name a plain listener")
+        raise not_spoken(doing)
     with conversation:
         answer = conversation.ask(request, response_class)
     if answer is None:

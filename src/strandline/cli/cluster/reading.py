@@ -17,7 +17,7 @@ from strandline.cli.cluster.state import (
     Reassignment,
 )
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
-from strandline.cli.common.conversation import Conversation, converse, error_name, is_plain
+from strandline.cli.common.conversation import Conversation, converse, error_name, is_spoken, not_spoken
 from strandline.cli.common.failures import CommandFailed, ExitCode, Unreachable
 from strandline.codec.messages.describe_cluster_request import DescribeClusterRequest
 from strandline.codec.messages.describe_cluster_response import DescribeClusterResponse
@@ -48,7 +48,7 @@ def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
         metadata = admin.list_topics(timeout=cluster.timeout_s)
     partitions = _partitions(metadata)
     state = ClusterState(metadata.cluster_id or "", _brokers(metadata), tuple(partitions))
-    if is_plain(cluster):
+    if is_spoken(cluster):
         state = _told_plainly(cluster, state)
         if with_disks:
             state = replace(state, brokers=tuple(_with_disk(cluster, broker) for broker in state.brokers))
@@ -95,7 +95,7 @@ def _told_plainly(cluster: Cluster, state: ClusterState) -> ClusterState:
 def conversation_with(cluster: Cluster) -> Conversation:
     conversation = converse(cluster)
     if conversation is None:
-        raise CommandFailed("this is asked without TLS only, for now", hint="name a plain listener")
+        raise not_spoken("this cannot be asked")
     return conversation
 
 
@@ -173,7 +173,9 @@ def _with_disk(cluster: Cluster, broker: BrokerState) -> BrokerState:
     if not broker.is_up:
         return broker
     try:
-        with Conversation(broker.host, broker.port, min(DISK_TIMEOUT_S, cluster.timeout_s)) as conversation:
+        with Conversation(
+            broker.host, broker.port, min(DISK_TIMEOUT_S, cluster.timeout_s), cluster.security
+        ) as conversation:
             answer = conversation.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
     except CommandFailed:
         # Up for the controller and not for us: its disk is shown as unknown.
@@ -202,7 +204,7 @@ def _with_disk(cluster: Cluster, broker: BrokerState) -> BrokerState:
 def _with_minimum(cluster: Cluster, admin: Any, partitions: Sequence[PartitionState]) -> Iterable[PartitionState]:
     """`min.insync.replicas` matters only where a replica is missing, so only those topics are asked about."""
     topics = sorted({each.topic for each in partitions if each.missing or each.leader is None})
-    minima = _minima_plainly(cluster, topics) if is_plain(cluster) else _minima(cluster, admin, topics)
+    minima = _minima_plainly(cluster, topics) if is_spoken(cluster) else _minima(cluster, admin, topics)
     # Where the setting asks for more than there are, the number of replicas is what Apache Kafka takes.
     return (
         replace(each, in_sync_min=min(minima[each.topic], len(each.replicas))) if each.topic in minima else each

@@ -121,7 +121,7 @@ class Reassignment:
 
 @dataclass(frozen=True)
 class ClusterState:
-    """`quorum` and `reassignments` are None where the cluster, or a listener with TLS, does not tell them."""
+    """`quorum` and `reassignments` are None where the cluster does not tell them."""
 
     cluster_id: str
     brokers: tuple[BrokerState, ...]

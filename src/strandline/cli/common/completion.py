@@ -49,11 +49,11 @@ def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def transactional_ids(ctx: typer.Context, incomplete: str) -> list[str]:
-    from strandline.cli.txn.reading import read_transactions, require_plain
+    from strandline.cli.txn.reading import read_transactions, require_spoken
 
     try:
         cluster = _cluster(ctx)
-        require_plain(cluster)
+        require_spoken(cluster)
         known = read_transactions(cluster).transactions
     except CommandFailed:
         return []

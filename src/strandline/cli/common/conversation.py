@@ -1,7 +1,7 @@
 """Requests with our own codec: to one broker, and to the coordinator of a group or of a transactional id.
 
 Commands use them for APIs that librdkafka has no call for, or whose broker it does not find again when it was lost.
-They work against any cluster. Only a listener that wants TLS or a password is out of reach.
+They work against any cluster, also with TLS and a login by PLAIN or SCRAM; other logins are librdkafka's.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from strandline.cli.common.client import Cluster, host_and_port
-from strandline.cli.common.failures import CommandFailed, Unreachable, cannot_reach
+from strandline.cli.common.failures import SECURITY_HINT, CommandFailed, Unreachable, cannot_reach
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.connection import BrokerConnection, NotKafka, Offered
 from strandline.client.coordinators import GROUP, MOVING, CoordinatorMoving, at_coordinator
 from strandline.client.failures import ClusterFailed, DeadlinePassed
+from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted
 from strandline.codec.message import Message
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion
 
 LOOK_AGAIN_S: Final = 0.1
-_TLS_HINT: Final = "for a listener with TLS say -X security.protocol=ssl"
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 T = TypeVar("T")
@@ -49,10 +49,12 @@ class BrokerApis:
 class Conversation(BrokerApis):
     """One connection of a command: its failures are those of the command."""
 
-    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+    def __init__(self, host: str, port: int, timeout_s: float, security: ClientSecurity = PLAINTEXT) -> None:
         self._address = f"{host}:{port}"
         try:
-            super().__init__(BrokerConnection(host, port, client_id="strandline-cli", timeout_s=timeout_s))
+            super().__init__(
+                BrokerConnection(host, port, client_id="strandline-cli", timeout_s=timeout_s, security=security)
+            )
         except (Disconnected, TimedOut) as error:
             raise self._failure(error) from None
 
@@ -69,10 +71,12 @@ class Conversation(BrokerApis):
             raise self._failure(error) from None
 
     def _failure(self, error: Disconnected | TimedOut) -> CommandFailed:
+        if isinstance(error, NotAdmitted):
+            return CommandFailed(str(error), hint=SECURITY_HINT)
         cause = error.__cause__
         if isinstance(cause, OSError):
             return cannot_reach(self._address, (cause.strerror or str(cause) or "timed out").lower())
-        return CommandFailed(str(error), hint=_TLS_HINT)
+        return CommandFailed(str(error), hint=SECURITY_HINT)
 
 
 def error_name(code: int) -> str:
@@ -83,23 +87,28 @@ def error_name(code: int) -> str:
         return f"error {code}"
 
 
-def is_plain(cluster: Cluster) -> bool:
-    return cluster.properties.get("security.protocol", "plaintext").lower() == "plaintext"
+def is_spoken(cluster: Cluster) -> bool:
+    """Return whether our own connections can log in; with OAUTHBEARER and GSSAPI only librdkafka can."""
+    return cluster.security.is_spoken
+
+
+def not_spoken(doing: str) -> CommandFailed:
+    return CommandFailed(f"{doing} with this sasl.mechanism", hint="log in with SCRAM-SHA-512, SCRAM-SHA-256 or PLAIN")
 
 
 def converse(cluster: Cluster, broker: Any = None) -> Conversation | None:
     """Connect to `broker` (librdkafka's description of one), or to the first bootstrap server that answers.
 
-    None when the listener is not a plain one.
+    None when its login is not one of ours.
     """
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return None
     if broker is not None:
-        return Conversation(broker.host, broker.port, cluster.timeout_s)
+        return Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security)
     failure: CommandFailed | None = None
     for server in cluster.bootstrap.split(","):
         try:
-            return Conversation(*host_and_port(server.strip()), cluster.timeout_s)
+            return Conversation(*host_and_port(server.strip()), cluster.timeout_s, cluster.security)
         except CommandFailed as error:
             failure = error
     assert failure is not None, "there is at least one bootstrap server"
@@ -112,7 +121,7 @@ def converse(cluster: Cluster, broker: Any = None) -> Conversation | None:
 def ask_coordinator(
     cluster: Cluster, key: str, ask: Callable[[BrokerApis, int], T], *, doing: str, key_type: int = GROUP
 ) -> T:
-    """Return what `ask` gets from the coordinator of a group or transactional id, over a plain listener.
+    """Return what `ask` gets from the coordinator of a group or transactional id.
 
     It is called again while the coordinator moves, or is lost, until the time of the command is over.
     """
@@ -128,15 +137,17 @@ def ask_coordinator(
 
 @contextmanager
 def own_client(cluster: Cluster, doing: str) -> Iterator[ClusterClient]:
-    """Open our own client on a plain listener; its failures become those of the command."""
-    settings = ClientSettings.within(cluster.bootstrap, "strandline-cli", cluster.timeout_s)
+    """Open our own client; its failures become those of the command."""
+    settings = ClientSettings.within(cluster.bootstrap, "strandline-cli", cluster.timeout_s, cluster.security)
     try:
         with closing(ClusterClient(settings)) as client:
             yield client
     except DeadlinePassed as error:
         raise _no_coordinator(doing, cluster.timeout_s, error.last_failure) from None
     except ClusterFailed as error:
-        raise CommandFailed(str(error), hint=_TLS_HINT if isinstance(error.__cause__, NotKafka) else "") from None
+        raise CommandFailed(
+            str(error), hint=SECURITY_HINT if isinstance(error.__cause__, NotKafka | NotAdmitted) else ""
+        ) from None
 
 
 def ask_until_settled(ask: Callable[[], T], timeout_s: float, doing: str) -> T:

@@ -64,6 +64,9 @@ class PipeClosed(BaseException):
     """The reader of our output went away (`| head`): it has what it wanted."""
 
 
+SECURITY_HINT = "for TLS or a login say --command-config FILE, with the settings of a Kafka client"
+
+
 def cannot_reach(bootstrap: str, reason: str = "") -> Unreachable:
     because = f" ({reason})" if reason else ""
     return Unreachable(
@@ -77,7 +80,8 @@ def no_answer(bootstrap: str, reason: str) -> Unreachable:
     """Explain a timeout after the port was open: usually clients are sent on to an address that does not answer."""
     return Unreachable(
         f"cannot reach {bootstrap} ({reason}): it takes connections, but the work was not done in time",
-        hint="`strandline doctor` says whether it answers, and whether the addresses it tells clients work from here",
+        hint="`strandline doctor` says whether it answers, and whether the addresses it tells clients work from here; "
+        "a listener with TLS or a login needs --command-config FILE",
     )
 
 

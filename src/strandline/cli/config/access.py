@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
-from strandline.cli.common.conversation import converse, is_plain
+from strandline.cli.common.conversation import converse, is_spoken
 from strandline.cli.common.failures import CommandFailed, NotFound, topic_not_found
 
 _SET, _DELETE = 0, 1
@@ -79,15 +79,15 @@ def value_of(entries: Mapping[str, ConfigValue], name: str) -> str | None:
 def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, ConfigValue] | None:
     """Every setting by name; None when the cluster does not offer DescribeConfigs.
 
-    Over a plain listener the request is our own, because librdkafka folds synonyms of one name into one (a value set on
+    The request is our own, because librdkafka folds synonyms of one name into one (a value set on
     the broker hides the default behind it) and does not ask for the documentation.
     """
     if target.kind == "broker":
         _check_broker(cluster, admin, target)
-    if is_plain(cluster):
+    if is_spoken(cluster):
         return _read_plainly(cluster, admin, target)
     if target.kind == "brokers":
-        raise _needs_plain()
+        raise _needs_own_request()
     kafka, resource = kafka_api(), _resource(target)
     with cluster.errors(f"cannot read the settings of {target}"):
         try:
@@ -167,10 +167,10 @@ def any_broker(cluster: Cluster, admin: Any) -> Target:
     return Target("broker", str(min(_brokers(cluster, admin))))
 
 
-def _needs_plain() -> CommandFailed:
+def _needs_own_request() -> CommandFailed:
     # librdkafka insists on the number of one broker, so the nameless one is only reached by a request of our own.
     return CommandFailed(
-        "settings of all brokers together can only be reached over a plain listener",
+        "settings of all brokers together cannot be reached with this sasl.mechanism",
         hint="name each broker with --broker ID",
     )
 
@@ -184,7 +184,7 @@ def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, Con
     # A broker answers for itself only.
     broker = _brokers(cluster, admin)[int(target.name)] if target.kind == "broker" else None
     conversation = converse(cluster, broker)
-    assert conversation is not None, "the listener is a plain one"
+    assert conversation is not None, "our own connections reach it"
     with conversation:
         answer = conversation.ask(request, DescribeConfigsResponse)
     if answer is None:
@@ -217,7 +217,7 @@ def _write_all_brokers(cluster: Cluster, changed: Mapping[str, str], unset: Sequ
     request = request_of.IncrementalAlterConfigsRequest(resources=[resource], validate_only=dry_run)
     conversation = converse(cluster)
     if conversation is None:
-        raise _needs_plain()
+        raise _needs_own_request()
     with conversation:
         answer = conversation.ask(request, IncrementalAlterConfigsResponse)
     if answer is None:

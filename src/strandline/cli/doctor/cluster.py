@@ -10,7 +10,7 @@ from typing import Any
 
 from strandline.cli.cluster.info import health_of
 from strandline.cli.common.client import Cluster, admin_api, host_and_port, kafka_api, servers_of
-from strandline.cli.common.conversation import Conversation, converse, is_plain
+from strandline.cli.common.conversation import Conversation, converse, is_spoken
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.plain_words import count, duration
 from strandline.cli.config.access import Target, read_entries
@@ -59,9 +59,7 @@ def metadata_of(cluster: Cluster, admin: Any) -> Any:
 def protocol_findings(cluster: Cluster) -> Iterator[Finding]:
     conversation = converse(cluster)
     if conversation is None:
-        yield note(
-            "protocol", "the listener is not a plain one: versions, disks and addresses are only partly looked at"
-        )
+        yield note("protocol", "its login is not one of ours: versions, disks and addresses are only partly looked at")
         return
     with conversation:
         yield ok("protocol", f"it speaks the Kafka protocol: {len(conversation.offered.versions)} APIs")
@@ -87,12 +85,12 @@ def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
 
 
 def _why_unusable(cluster: Cluster, broker: Any) -> str:
-    """Ask a plain listener what it speaks, because an open port may belong to another program."""
+    """Ask the listener what it speaks, because an open port may belong to another program."""
     reason, _ = knock(broker.host, broker.port)
-    if reason or not is_plain(cluster):
+    if reason or not is_spoken(cluster):
         return reason
     try:
-        with Conversation(broker.host, broker.port, min(cluster.timeout_s, REACH_TIMEOUT_S)):
+        with Conversation(broker.host, broker.port, min(cluster.timeout_s, REACH_TIMEOUT_S), cluster.security):
             return ""
     except CommandFailed as failure:
         return failure.message
@@ -118,13 +116,13 @@ def log_dir_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
     from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
     from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return
     for broker in sorted(metadata.brokers.values(), key=lambda broker: int(broker.id)):
         if _why_unusable(cluster, broker):
             continue  # That is a finding already.
         conversation = converse(cluster, broker)
-        assert conversation is not None, "the listener is a plain one"
+        assert conversation is not None, "our own connections reach it"
         with conversation:
             answer = conversation.ask(DescribeLogDirsRequest(topics=[]), DescribeLogDirsResponse)
         for directory in [] if answer is None else answer.results:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, admin_api, host_and_port, kafka_api
+from strandline.cli.common.command_config import client_properties
 from strandline.cli.common.durability import Survival, survival
 from strandline.cli.common.failures import CommandFailed, ExitCode
-from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output, colours_wanted
 from strandline.cli.common.plain_words import count
@@ -53,7 +53,7 @@ def doctor(
     It only looks. To time a flush it writes a small file into --data and removes it at once. The exit code is 5 when
     something is wrong.
     """
-    cluster = Cluster(bootstrap, key_values(properties, option="-X"), timeout)
+    cluster = Cluster(bootstrap, client_properties(properties), timeout)
     output = Output(as_json=as_json)
     seen: list[Finding] = []
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, is_plain
+from strandline.cli.common.conversation import Conversation, is_spoken
 from strandline.cli.common.failures import Unreachable
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.doctor.disk_forecast import UPTIME_S_MIN, Growth, forecast, growth
@@ -55,11 +55,11 @@ def findings_of(answers: list[DescribeStorageResponse]) -> Iterator[Finding]:
 
 
 def _ask_all(cluster: Cluster, addresses: Iterable[Address]) -> Iterator[DescribeStorageResponse]:
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return
     for host, port in addresses:
         try:
-            with Conversation(host, port, cluster.timeout_s) as conversation:
+            with Conversation(host, port, cluster.timeout_s, cluster.security) as conversation:
                 answer = conversation.ask(DescribeStorageRequest(), DescribeStorageResponse)
         except Unreachable:
             continue  # That is a finding of those who look at the ways to the brokers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import BrokerApis, ask_coordinator, check, error_name, is_plain
+from strandline.cli.common.conversation import BrokerApis, ask_coordinator, check, error_name, is_spoken, not_spoken
 from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
@@ -23,9 +23,9 @@ from strandline.errors import ErrorCode
 def forget_positions(
     cluster: Cluster, output: Output, group_ids: list[str], selections: list[str], *, yes: bool
 ) -> None:
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         # librdkafka's Python client has no call for it.
-        raise CommandFailed("positions are deleted without TLS only, for now", hint="name a plain listener")
+        raise not_spoken("positions cannot be deleted")
     wanted = {group_id: _chosen(cluster, group_id, selections) for group_id in group_ids}
     for group_id, places in wanted.items():
         if not places:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.common.conversation import Conversation, error_name, is_plain
+from strandline.cli.common.conversation import Conversation, error_name, is_spoken, not_spoken
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, GroupName, Timeout
 from strandline.cli.common.output import Output
@@ -74,14 +74,14 @@ def history(
 
 def _ask_all(cluster: Cluster, group_id: str, last: int, output: Output) -> tuple[list[Seen], int]:
     """What all nodes saw, the oldest first, and since when some node looks."""
-    if not is_plain(cluster):
-        raise CommandFailed("the history is asked without TLS only, for now", hint="name a plain listener")
+    if not is_spoken(cluster):
+        raise not_spoken("the history cannot be asked for")
     seen: list[Seen] = []
     began: list[int] = []
     refusals = []
     for broker in brokers_of(cluster):
         try:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
                 answer = conversation.ask(
                     GroupHistoryRequest(group_id=group_id, rebalances_max=last), GroupHistoryResponse
                 )

@@ -1,6 +1,6 @@
 """How many records are unread, counted by the nodes of a Strandline cluster: no markers, nothing aborted or compacted.
 
-Other clusters know offsets only; there, and over TLS for now, a lag on a compacted or transactional topic is marked ~.
+Other clusters know offsets only; there a lag on a compacted or transactional topic is marked ~.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, is_plain
+from strandline.cli.common.conversation import Conversation, is_spoken
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.record_times import Spot
 from strandline.cli.group.lag_topics import TopicFactsReader
@@ -82,12 +82,12 @@ def count_unread(cluster: Cluster, leaders: Mapping[Place, Any], spots: Iterable
         if leader is not None:
             _, places = led_by.setdefault(leader.id, (leader, {}))
             places.setdefault(place, {})[offset] = None
-    if not led_by or not is_plain(cluster):
+    if not led_by or not is_spoken(cluster):
         return {}
     found: dict[Spot, Unread] = {}
     for _, (leader, places) in sorted(led_by.items()):
         try:
-            with Conversation(leader.host, leader.port, cluster.timeout_s) as conversation:
+            with Conversation(leader.host, leader.port, cluster.timeout_s, cluster.security) as conversation:
                 answer = conversation.ask(_request(cluster, places), RecordCountsResponse)
         except CommandFailed:
             # It went away just now: offsets are known, and are what is told of its partitions.

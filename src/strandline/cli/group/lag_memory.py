@@ -1,6 +1,6 @@
 """What the nodes of a Strandline cluster saw of groups in the last minutes, so that verdicts need no waiting.
 
-Other clusters remember nothing of the kind; there, and over TLS for now, a command looks for itself.
+Other clusters remember nothing of the kind; there a command looks for itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, is_plain
+from strandline.cli.common.conversation import Conversation, is_spoken
 from strandline.cli.group.reading import brokers_of
 from strandline.cli.group.state import GroupDescription, Place
 from strandline.codec.messages.group_lag_request import GroupLagRequest
@@ -28,7 +28,7 @@ class Remembered:
 
 def remembered(cluster: Cluster, groups: Iterable[GroupDescription], *, at_ms: int) -> list[Remembered]:
     """The windows of the groups' positions as their coordinators have them, in the time of `at_ms`, which is now."""
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return []
     led_by: dict[int, list[str]] = {}
     for group in groups:
@@ -38,7 +38,7 @@ def remembered(cluster: Cluster, groups: Iterable[GroupDescription], *, at_ms: i
     for broker in brokers_of(cluster):
         group_ids = led_by.get(broker.id, [])
         if group_ids:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
                 found += _ask(conversation, group_ids, at_ms)
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
-from strandline.cli.common.conversation import is_plain, own_client
+from strandline.cli.common.conversation import is_spoken, own_client
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import OffsetRange, look_up_offsets
@@ -21,7 +21,7 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, CommittedP
 
 
 def committed_by_group(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Place, CommittedPosition]]:
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return _committed_by_librdkafka(cluster, group_ids)
     found: dict[str, dict[Place, CommittedPosition]] = {}
     with own_client(cluster, "cannot read the offsets of groups") as client:

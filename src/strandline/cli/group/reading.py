@@ -17,7 +17,7 @@ from strandline.cli.common.conversation import (
     ask_coordinator,
     ask_until_settled,
     check,
-    is_plain,
+    is_spoken,
 )
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group.state import GroupDescription, GroupMember, Place
@@ -38,12 +38,12 @@ def read_groups(
     cluster: Cluster, *, with_members: bool = True, tell: Callable[[str], object] = lambda words: None
 ) -> list[GroupDescription]:
     """Every group of the cluster, by name. A broker that cannot be asked is told of, and its groups are missing."""
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return _listed_by_librdkafka(cluster, with_members=with_members)
     found: dict[str, GroupDescription] = {}
     for broker in brokers_of(cluster):
         try:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
                 listed = _list(conversation, broker.id, cluster.timeout_s)
                 if with_members:
                     listed = _described(conversation, listed)
@@ -66,7 +66,7 @@ def find_group(cluster: Cluster, group_id: str) -> GroupDescription | None:
     """One group; None where there is none of that name."""
     if not group_id:
         raise NotFound("a group has a name")
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return _described_by_librdkafka(cluster, [group_id]).get(group_id)
 
     def ask(coordinator: BrokerApis, node_id: int) -> GroupDescription | None:
@@ -221,7 +221,7 @@ def _subscribed(metadata: bytes) -> tuple[str, ...] | None:
         return None
 
 
-# ---- by librdkafka, where the listener wants TLS or a password
+# ---- by librdkafka, where the login is not one of ours
 
 
 def _listed_by_librdkafka(cluster: Cluster, *, with_members: bool) -> list[GroupDescription]:

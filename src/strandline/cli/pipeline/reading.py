@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
-from strandline.cli.common.conversation import is_plain
+from strandline.cli.common.conversation import is_spoken
 from strandline.cli.common.failures import NotFound, did_you_mean
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT
 from strandline.cli.pipeline.failures import plain_failures
@@ -67,7 +67,7 @@ class QueryGroup:
 
 def query_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, QueryGroup]:
     """Return those of the groups that belong to queries of pipelines; the registry is read only if some may."""
-    if not is_plain(cluster) or not any(each.startswith("pipeline.") for each in group_ids):
+    if not is_spoken(cluster) or not any(each.startswith("pipeline.") for each in group_ids):
         return {}
     try:
         from strandline.pipelines.versions.version_store import Registry, RegistryFailed

@@ -203,7 +203,7 @@ def show_without(output: Output, cluster: Cluster, topic: Any, entries: dict[str
         output.hanging(f"  {label:{_LABEL}}", " " * (_LABEL + 2), words)
     sizes = replica_sizes(cluster, topic)
     if sizes is None:
-        output.talk("sizes are asked without TLS only, for now")
+        output.talk("sizes cannot be asked for with this sasl.mechanism")
         return
     output.line("")
     output.table(["partition", "broker", "directory", "size", "behind"], [_size_row(each) for each in sizes])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import Conversation, is_plain
+from strandline.cli.common.conversation import Conversation, is_spoken
 from strandline.cli.common.failures import Unreachable
 from strandline.cli.group.reading import brokers_of
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
@@ -41,7 +41,7 @@ class Storage:
     silent: dict[int, str] = field(default_factory=dict)
     """Brokers that hold replicas and could not be asked, each with the reason."""
     is_known: bool = True
-    """Whether the cluster tells of its storage at all: others than Strandline do not, and none over TLS for now."""
+    """Whether the cluster tells of its storage at all: others than Strandline do not."""
 
     def leaders(self) -> list[StoredReplica]:
         return [replica for replica in self.replicas if replica.part.is_leader]
@@ -51,7 +51,7 @@ def read_storage(
     cluster: Cluster, topics: Iterable[Any], *, partitions: Iterable[int] | None = None, with_segments: bool = True
 ) -> Storage:
     """Of all replicas of `topics` (librdkafka's descriptions), or of some of their partitions."""
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return Storage(is_known=False)
     chosen = None if partitions is None else set(partitions)
     wanted: dict[int, dict[str, list[int]]] = {}
@@ -75,7 +75,7 @@ def _ask_all(cluster: Cluster, wanted: dict[int, dict[str, list[int]]], *, with_
             include_segments=with_segments,
         )
         try:
-            with Conversation(*addresses[broker_id], cluster.timeout_s) as conversation:
+            with Conversation(*addresses[broker_id], cluster.timeout_s, cluster.security) as conversation:
                 answer = conversation.ask(request, DescribeStorageResponse)
         except Unreachable as failure:
             found.silent[broker_id] = why_unreachable(failure)

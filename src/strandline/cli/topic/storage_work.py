@@ -69,7 +69,7 @@ def have_done(
 
     def ask(broker_id: int, topics: dict[str, list[int]]) -> None:
         try:
-            with Conversation(*addresses[broker_id], wait_s) as conversation:
+            with Conversation(*addresses[broker_id], wait_s, cluster.security) as conversation:
                 arrived.put((broker_id, conversation.ask(request_of(topics), response_class)))
         except CommandFailed as failure:
             arrived.put((broker_id, _of_broker(failure, broker_id, wait_s)))

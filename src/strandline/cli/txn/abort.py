@@ -32,7 +32,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
 from strandline.cli.group.state import Place, partitions_words
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holders
-from strandline.cli.txn.reading import find_transaction, read_transaction, read_transactions, require_plain
+from strandline.cli.txn.reading import find_transaction, read_transaction, read_transactions, require_spoken
 from strandline.cli.txn.state import ONGOING, PREPARED, Holder, HoldVerdict, TransactionState
 from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
@@ -98,7 +98,7 @@ def abort(
     if topic_partition is None and (start_offset is not None or producer_id is not None):
         raise UsageFailed("--start-offset and --producer-id go with --topic-partition")
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
     if transactional_id is not None:
         _abort_by_id(cluster, output, transactional_id, yes=yes)
@@ -309,7 +309,7 @@ def _write_marker(cluster: Cluster, there: PartitionsOfCluster, place: Place, ho
         ]
     )
     broker = there.brokers[there.leaders[place]]
-    with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+    with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
         answer = conversation.ask(request, WriteTxnMarkersResponse)
     if answer is None:
         raise CommandFailed("this cluster does not offer WriteTxnMarkers to clients")

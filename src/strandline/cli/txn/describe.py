@@ -14,7 +14,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import duration
 from strandline.cli.group.state import partitions_words
 from strandline.cli.txn.listing import transaction_object
-from strandline.cli.txn.reading import read_transaction, require_plain
+from strandline.cli.txn.reading import read_transaction, require_spoken
 from strandline.cli.txn.state import TransactionState
 from strandline.lag.verdict import span
 
@@ -32,7 +32,7 @@ def describe(
 ) -> None:
     """Show a transactional id: producer, epoch, state, timeout, client, coordinator, partitions, what will end it."""
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
     transaction = read_transaction(cluster, transactional_id)
     if as_json:

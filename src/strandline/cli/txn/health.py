@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.conversation import is_plain
+from strandline.cli.common.conversation import is_spoken
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.findings import Finding, note, ok, problem
@@ -23,7 +23,7 @@ NAMED = 5
 
 def transaction_findings(cluster: Cluster) -> Iterator[Finding]:
     """Asked of the cluster; nothing is said where it does not tell."""
-    if not is_plain(cluster):
+    if not is_spoken(cluster):
         return
     cluster = replace(cluster, timeout_s=min(TIMEOUT_S, cluster.timeout_s))
     try:

@@ -117,7 +117,7 @@ def read_open_producers(cluster: Cluster, there: PartitionsOfCluster, places: Se
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
         )
-        with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+        with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
             answer = conversation.ask(request, DescribeProducersResponse)
         if answer is None:
             raise CommandFailed("this cluster does not offer DescribeProducers, so it cannot say who holds what back")

@@ -13,7 +13,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.positions import parse_duration_ms
 from strandline.cli.group.state import places_json
 from strandline.cli.topic.listing import matcher
-from strandline.cli.txn.reading import read_transactions, require_plain
+from strandline.cli.txn.reading import read_transactions, require_spoken
 from strandline.cli.txn.state import OPEN, STATES, TransactionState
 from strandline.lag.verdict import span
 
@@ -47,7 +47,7 @@ def list_transactions(
     """List transactional ids: state, producer, how long a transaction is open, and the node that coordinates each."""
     wanted, in_states, over_ms = matcher(pattern), _states(states), _duration_ms(duration_over)
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
     found = read_transactions(cluster, states=in_states, producer_ids=producer_ids or (), tell=output.talk)
     chosen = [

@@ -1,6 +1,6 @@
 """Reads transactions over the Kafka protocol, from the brokers that coordinate them; any Kafka cluster answers.
 
-librdkafka has no calls for this, so it takes a plain listener.
+librdkafka has no calls for this, so the requests are our own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from strandline.cli.common.conversation import (
     ask_until_settled,
     check,
     error_name,
-    is_plain,
+    is_spoken,
+    not_spoken,
 )
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
 from strandline.cli.group.reading import brokers_of
@@ -47,9 +48,9 @@ class TransactionsFound:
     """Brokers that could not be asked; what they coordinate is missing."""
 
 
-def require_plain(cluster: Cluster) -> None:
-    if not is_plain(cluster):
-        raise CommandFailed("transactions are asked for without TLS only, for now", hint="name a plain listener")
+def require_spoken(cluster: Cluster) -> None:
+    if not is_spoken(cluster):
+        raise not_spoken("transactions cannot be asked for")
 
 
 def read_transactions(
@@ -65,7 +66,7 @@ def read_transactions(
     unasked = []
     for broker in brokers_of(cluster):
         try:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
                 listed = _listed(conversation, broker.id, request, cluster.timeout_s)
                 listed = _described(conversation, listed)
         except Unreachable as failure:
@@ -106,7 +107,7 @@ def read_sinks(cluster: Cluster, *, tell: Tell = lambda words: None) -> list[Sin
     found: dict[str, SinkState] = {}
     for broker in brokers_of(cluster):
         try:
-            with Conversation(broker.host, broker.port, cluster.timeout_s) as conversation:
+            with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
                 listed = _listed_sinks(conversation, broker.id, cluster.timeout_s)
         except Unreachable as failure:
             tell(f"broker {broker.id} could not be asked, so what it coordinates is missing: {failure.message}")

@@ -15,7 +15,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
 from strandline.cli.topic.listing import matcher
-from strandline.cli.txn.reading import read_sinks, require_plain
+from strandline.cli.txn.reading import read_sinks, require_spoken
 from strandline.cli.txn.state import SinkState
 from strandline.client.coordinators import TRANSACTION
 from strandline.codec.messages.delete_sink_request import DeleteSinkRequest
@@ -40,7 +40,7 @@ def list_sinks(
     """List sinks: the last batch that was committed, when, how many transactional ids, and how many are open."""
     wanted = matcher(pattern)
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
     chosen = [each for each in read_sinks(cluster, tell=output.talk) if wanted.search(each.sink_id)]
     if as_json:
@@ -76,7 +76,7 @@ def delete(
     If such a job is continued, it writes its next batch a second time if that was committed already.
     """
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
     known = {each.sink_id: each for each in read_sinks(cluster, tell=output.talk)}
     # All are looked at before anything is deleted: a typing mistake must not leave half of the work done.

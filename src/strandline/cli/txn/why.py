@@ -18,7 +18,7 @@ from strandline.cli.group.state import Place
 from strandline.cli.txn.describe import moment
 from strandline.cli.txn.holds import PartitionsOfCluster, read_holds
 from strandline.cli.txn.listing import transaction_object
-from strandline.cli.txn.reading import require_plain
+from strandline.cli.txn.reading import require_spoken
 from strandline.cli.txn.state import NEEDS_HELP, Hold, Holder, HoldVerdict, elsewhere
 from strandline.lag.verdict import span
 
@@ -48,7 +48,7 @@ def why(
     (hanging), or that should have been aborted long ago.
     """
     cluster = connect(bootstrap, properties, timeout)
-    require_plain(cluster)
+    require_spoken(cluster)
     output = Output(as_json=as_json)
 
     def choose(there: PartitionsOfCluster) -> list[Place]:
