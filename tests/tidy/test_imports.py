@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "broker": {"handlers"} | SERVERS | BASE,
     "client": {"codec", "security"} | BASE,
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
-    "local": {"broker", "codec", "log", "quorum"} | BASE,
+    "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,
     "testing": {"codec", "local"} | BASE,
     "spark": {"client", "codec"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.

@@ -128,6 +128,10 @@ COMMANDS: dict[str, Entry] = {
             ("delete", "quota.command:delete", "Delete quotas."),
         ),
     ),
+    "security": Entry(
+        "Make certificates and settings for a secured cluster.",
+        verbs=(("init", "security.init:init", "Make an authority, certificates, an administrator and settings."),),
+    ),
     "pipeline": Entry(
         "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",
         verbs=(

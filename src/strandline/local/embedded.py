@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.embedded_broker import EmbeddedBroker, kit_directory
 
 if TYPE_CHECKING:
     from strandline.local.embedded_cluster import EmbeddedCluster
@@ -38,6 +38,7 @@ def embedded(  # type: ignore[overload-overlap]
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> contextlib.AbstractContextManager[EmbeddedBroker]: ...
 
 
@@ -71,14 +72,18 @@ def embedded(
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> contextlib.AbstractContextManager[EmbeddedBroker] | contextlib.AbstractContextManager[EmbeddedCluster]:
     """Run a real broker for the length of a `with` block, by default on a free port and in a directory that is removed.
 
     `nodes=3` gives a cluster of three instead, at `port` and the ports after it. `data` keeps the log in a directory of
     yours; `properties` are Kafka's broker properties; `environ` is added to the child's environment. With
-    `clock="virtual"` the broker's time moves only by `clock.advance`. If the block raises, the exception gets the end
-    of the broker's standard error as a note.
+    `clock="virtual"` the broker's time moves only by `clock.advance`. With `secure=True` it speaks TLS, wants a login
+    and has an authorizer; `client_config` has what clients need. If the block raises, the exception gets the end of the
+    broker's standard error as a note.
     """
+    if secure and (nodes != 1 or clock != "real"):
+        raise ValueError("secure=True is for one broker with a real clock")
     if clock not in ("real", "virtual"):
         raise ValueError(f"the clock is 'real' or 'virtual', not {clock!r}")
     if nodes != 1:
@@ -88,7 +93,7 @@ def embedded(
             )
         return _several(nodes, data, port, properties, environ)
     if clock == "real":
-        return _one(EmbeddedBroker, data, port, properties, environ)
+        return _one(EmbeddedBroker, data, port, properties, environ, secure=secure)
     from strandline.local.virtual_clock import VirtualClockBroker
 
     return _one(VirtualClockBroker, data, port, properties, environ)
@@ -101,12 +106,20 @@ def _one(
     port: int,
     properties: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
+    *,
+    secure: bool = False,
 ) -> Iterator[B]:
     with contextlib.ExitStack() as stack:
+        kit_at = None if data is None else kit_directory(Path(data))
+        if secure and kit_at is None:
+            kit_at = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-security-")))
         if data is None:
             data = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
         stderr = stack.enter_context(tempfile.TemporaryFile())
         broker = kind(Path(data), port=port, properties=properties, environ=environ, stderr=stderr)
+        if secure:
+            assert kit_at is not None
+            broker.secure_with(kit_at)
         stack.callback(broker.kill)
         broker.start()
         try:

@@ -198,7 +198,7 @@ class EmbeddedCluster:
         """Create a topic, by default of three replicas, and wait until all of them are in sync."""
         from strandline.local.embedded_broker import create_topic
 
-        create_topic(self.bootstrap_servers, name, partitions, replication_factor, configs)
+        create_topic({"bootstrap.servers": self.bootstrap_servers}, name, partitions, replication_factor, configs)
         self.wait_in_sync(name)
 
     def leader_of(self, topic: str, partition: int = 0) -> int:

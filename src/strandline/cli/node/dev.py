@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import PORT_DEFAULT, AsJson
 from strandline.cli.common.output import Output
 from strandline.local.supervision import NODES_MAX
+
+if TYPE_CHECKING:
+    from strandline.local.security_kit import SecurityKit
 
 STOP_TIMEOUT_S = 30.0
 
@@ -39,6 +42,9 @@ def dev(
         int, typer.Option("--nodes", "-n", metavar="N", min=1, max=NODES_MAX, help="A cluster of so many nodes.")
     ] = 1,
     restart: Annotated[bool, typer.Option("--restart", help="With --nodes: start a node that dies again.")] = False,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="With TLS, a login and an authorizer; certificates are made.")
+    ] = False,
     overrides: Annotated[
         list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker property. May be repeated.")
     ] = None,
@@ -56,18 +62,25 @@ def dev(
     for each in range(port, port + nodes) if port else (port,):
         _check_port(each)
     output = Output(as_json=as_json)
+    if secure and nodes > 1:
+        raise UsageFailed("--secure is for one node", hint="`strandline security init` makes the files of a cluster")
     if nodes > 1:
         from strandline.cli.node.dev_cluster import run_cluster
 
         with _directory(data) as root:
             run_cluster(output, root, nodes, port=port, kept=data is not None, restart=restart, properties=properties)
         return
-    with _directory(data) as directory, interrupted_by_sigterm():
-        node = _start(directory, port, properties)
+    with _directory(data) as directory, _kit(data, secure=secure) as kit, interrupted_by_sigterm():
+        if kit is not None:
+            kit.format(directory)
+        node = _start(directory, port, properties, kit)
         try:
             bootstrap = _wait_ready(node)
             if as_json:
-                output.json_line({"bootstrap": bootstrap, "data": str(directory), "pid": node.pid})
+                security = {} if kit is None else {"command_config": str(kit.command_config)}
+                output.json_line({"bootstrap": bootstrap, "data": str(directory), "pid": node.pid, **security})
+            elif kit is not None:
+                output.line(secured_welcome(bootstrap, directory, kit, kept=data is not None))
             else:
                 output.line(welcome(bootstrap, directory, kept=data is not None))
             output.flush()
@@ -125,11 +138,41 @@ kcat:
 Ctrl-C stops it."""
 
 
-def _start(directory: Path, port: int, properties: dict[str, str]) -> subprocess.Popen[str]:
+def secured_welcome(bootstrap: str, directory: Path, kit: SecurityKit, *, kept: bool) -> str:
+    """Return what `dev --secure` prints: where the node and its files are, and two ways to use it."""
+    keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
+    at = kit.directory
+    return f"""\
+Strandline is ready: TLS, logins by SCRAM-SHA-512, and an authorizer.
+
+  bootstrap  {bootstrap}
+  data       {directory} ({keeping})
+  security   {at} (certificates, and settings of the administrator)
+
+Shell:
+
+  export STRANDLINE_BOOTSTRAP={bootstrap} STRANDLINE_COMMAND_CONFIG={at}/admin.properties
+  strandline topic create orders --partitions 3
+  strandline user create alice --generate
+  strandline acl grant --user alice --read orders --group alice
+
+kcat:
+
+  kcat -b {bootstrap} -F {at}/librdkafka.properties -L
+
+Ctrl-C stops it."""
+
+
+def _start(directory: Path, port: int, properties: dict[str, str], kit: SecurityKit | None) -> subprocess.Popen[str]:
     # A child process, so that whatever this command prints or waits for never holds up the node's loop. It is bound
     # to us: if we are killed, our end of its stdin closes and it stops.
     command = [sys.executable, "-m", "strandline.local.bound_child", "strandline.broker"]
-    command += ["--data", str(directory), "--listen", f"127.0.0.1:{port}"]
+    command += ["--data", str(directory)]
+    if kit is None:
+        command += ["--listen", f"127.0.0.1:{port}"]
+    else:
+        # The password is in the file, because arguments are seen in `ps`.
+        command += ["--config", str(kit.server_properties), "-X", f"listeners=SASL_SSL://127.0.0.1:{port}"]
     # Several of these may run at once on a machine; who wants metrics asks for them with -X http.listener.
     for key, value in ({"http.listener": "off"} | properties).items():
         command += ["-X", f"{key}={value}"]
@@ -168,6 +211,26 @@ def _check_port(port: int) -> None:
                 f"port {port} cannot be used: {(error.strerror or str(error)).lower()}",
                 hint="choose another with --port; --port 0 takes a free one",
             ) from None
+
+
+@contextmanager
+def _kit(data: Path | None, *, secure: bool) -> Iterator[SecurityKit | None]:
+    """Yield the files of a secured node: beside its data, or in a directory that is removed at the end."""
+    if not secure:
+        yield None
+        return
+    from strandline.errors import InvalidConfig
+    from strandline.local.embedded_broker import kit_directory
+    from strandline.local.security_kit import SecurityKit
+
+    with _directory(None if data is None else kit_directory(data)) as directory:
+        kit = SecurityKit(directory)
+        try:
+            if not kit.is_made:
+                kit.make()
+        except InvalidConfig as error:
+            raise CommandFailed(str(error)) from None
+        yield kit
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import AsJson
 from strandline.cli.common.output import Output
+from strandline.codec.messages.user_scram_credential_record import UserScramCredentialRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, InvalidConfig
 from strandline.log.disk import RealDisk
@@ -101,13 +102,19 @@ def format_(
             now_ms=int(time.time() * 1000),
             new_uuid=_new_uuid,
             ignore_formatted=ignore_formatted,
-            credentials=[parse_add_scram(each, lambda: secrets.token_bytes(SALT_BYTES)) for each in add_scram or ()],
+            credentials=[_credential(each) for each in add_scram or ()],
         )
     except (InvalidConfig, CorruptLog) as error:
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"cannot format: {error}") from None
     _tell(Output(as_json=as_json), formatted)
+
+
+def _credential(text: str) -> UserScramCredentialRecord:
+    """Return the user of a text, or of the file whose name follows @, because arguments are seen in `ps`."""
+    text = Path(text[1:]).read_text() if text.startswith("@") else text
+    return parse_add_scram(text, lambda: secrets.token_bytes(SALT_BYTES))
 
 
 def _new_uuid() -> uuid.UUID:

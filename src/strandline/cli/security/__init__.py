@@ -1,0 +1,1 @@
+"""`strandline security`: make what a secured cluster needs, and look at one."""

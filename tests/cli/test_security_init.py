@@ -1,0 +1,108 @@
+"""`strandline security init`, `dev --secure` and `embedded(secure=True)`: a secured node in one word."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from tests.cli.conftest import COMMAND, CommandLine
+
+import strandline
+from strandline.config.properties import parse_properties
+from strandline.local.free_ports import free_port
+
+TIMEOUT_S = 60
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(parse_properties(path.read_text()))
+
+
+def test_the_files_make_a_node_that_admits_its_administrator(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    kit, data, port = tmp_path / "kit", tmp_path / "data", free_port()
+    made = lonely_cli.ok("security", "init", "--dir", str(kit), "--host", "broker-1.example.com", "--json")
+    secret = [path.name for path in kit.iterdir() if stat.S_IMODE(path.stat().st_mode) == 0o600]
+    assert sorted([*secret, "ca.pem"]) == made.objects[0]["files"]
+    again = lonely_cli.run("security", "init", "--dir", str(kit))
+    assert (again.status, "files of an earlier run" in again.stderr) == (1, True)
+
+    config = ("--config", str(kit / "server.properties"), "--data", str(data))
+    mutual_port = free_port()
+    listeners = f"listeners=SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{mutual_port}"
+    scram = ("--add-scram", f"@{kit / 'admin.scram'}")
+    lonely_cli.ok("format", "--cluster-id", "new", *config, *scram, "-X", listeners)
+    serving = lonely_cli.start("serve", *config, "-X", listeners, "-X", "http.listener=off")
+    try:
+        assert serving.stdout is not None
+        assert serving.stdout.readline().startswith(b"ready ")
+        for name in ("admin.properties", "librdkafka.properties"):
+            given = ("-b", f"127.0.0.1:{port}", "--command-config", str(kit / name))
+            assert lonely_cli.ok("topic", "list", *given).status == 0
+        settings = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0} | read(kit / "librdkafka.properties")
+        assert AdminClient(settings).list_topics(timeout=TIMEOUT_S).topics == {}
+        spark = read(kit / "spark.properties")
+        assert {name.removeprefix("kafka."): text for name, text in spark.items()} == read(kit / "admin.properties")
+        by_certificate = {
+            "security.protocol": "SSL",
+            "ssl.truststore.location": str(kit / "ca.pem"),
+            "ssl.keystore.location": str(kit / "admin.pem"),
+        }
+        words = [word for name, text in by_certificate.items() for word in ("-X", f"{name}={text}")]
+        lonely_cli.ok("topic", "create", "orders", "-b", f"127.0.0.1:{mutual_port}", *words)
+        password = read(kit / "librdkafka.properties")["sasl.password"]
+        assert password.encode() not in Path(f"/proc/{serving.pid}/cmdline").read_bytes()
+    finally:
+        serving.terminate()
+        serving.communicate(timeout=TIMEOUT_S)
+
+
+def test_an_embedded_broker_is_secured_in_one_word(tmp_path: Path) -> None:
+    with strandline.embedded(secure=True, data=tmp_path / "data") as log:
+        log.create_topic("orders")
+        producer = Producer(log.client_config)
+        producer.produce("orders", b"paid")
+        assert producer.flush(TIMEOUT_S) == 0
+        plain = AdminClient({"bootstrap.servers": log.bootstrap, "log_level": 0})
+        with pytest.raises(KafkaException):
+            plain.list_topics(timeout=2)
+        password = log.client_config["sasl.password"]
+        assert password.encode() not in Path(f"/proc/{log.pid}/cmdline").read_bytes()
+    # The same certificates and passwords on the same directory.
+    with strandline.embedded(secure=True, data=tmp_path / "data") as log:
+        assert log.client_config["sasl.password"] == password
+        consumer = Consumer(log.client_config | {"group.id": "readers", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["orders"])
+        message = consumer.poll(TIMEOUT_S)
+        assert (message is not None and message.value()) == b"paid"
+        consumer.close()
+
+
+def test_a_plain_broker_has_settings_for_clients_too() -> None:
+    with strandline.embedded() as log:
+        assert log.client_config == {"bootstrap.servers": log.bootstrap}
+        assert log.command_config is None
+    with pytest.raises(ValueError, match="secure=True is for one broker"):
+        strandline.embedded(nodes=3, secure=True)  # type: ignore[call-overload]
+
+
+def test_dev_is_secured_in_one_word(lonely_cli: CommandLine) -> None:
+    arguments = [*COMMAND, "dev", "--secure", "--port", "0", "--json"]
+    dev = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ)
+    try:
+        assert dev.stdout is not None
+        told = json.loads(dev.stdout.readline())
+        given = ("-b", told["bootstrap"], "--command-config", told["command_config"])
+        lonely_cli.ok("topic", "create", "orders", *given)
+        assert any("orders" in line for line in lonely_cli.ok("topic", "list", *given).lines)
+    finally:
+        dev.terminate()
+        dev.communicate(timeout=TIMEOUT_S)
+    assert not Path(told["command_config"]).exists()
+    assert "for one node" in lonely_cli.run("dev", "--secure", "--nodes", "3").stderr
