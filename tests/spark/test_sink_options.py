@@ -65,8 +65,8 @@ def test_options_of_sparks_own_sink_mean_the_same() -> None:
         ({"kafka.enable.idempotence": "false"}, "would double records"),
         ({"kafka.transactional.id": "mine"}, "the sink names its transactions itself"),
         ({"kafka.key.serializer": "x"}, "leave it out"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "use a PLAINTEXT listener"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "use a PLAINTEXT listener"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism=GSSAPI is not supported"),
+        ({"kafka.sasl.login.class": "x"}, "kafka.sasl.login.class is not supported"),
         ({"kafka.compression.type": "rar"}, "it is one of none, gzip, snappy, lz4, zstd"),
         ({"kafka.batch.size": "many"}, "no number above 0"),
         ({"kafka.lingr.ms": "1"}, "no setting of a Kafka producer"),
@@ -133,3 +133,20 @@ def test_a_fault_happens_once_at_its_point(tmp_path: Path, action: str) -> None:
     assert second.returncode == 0
     assert file.exists()
     assert "after-flush" in SINK_POINTS
+
+
+def test_security_goes_to_every_connection_and_shows_no_secret() -> None:
+    login = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="hidden";'
+    given = {
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": login,
+        "kafka.ssl.truststore.location": "/authority.pem",
+    }
+    options = parse_options(BROKER | given)
+    assert (options.security.protocol, options.security.user) == ("SASL_SSL", "a")
+    assert "hidden" not in repr(options)
+    assert hash(options) == hash(parse_options(BROKER | given))
+    with pytest.raises(SinkRefused) as caught:
+        parse_options(BROKER | given | {"kafka.sasl.jaas.config": "hidden"})
+    assert "hidden" not in str(caught.value)

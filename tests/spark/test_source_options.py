@@ -178,8 +178,9 @@ REFUSED = [
     ({"kafka.auto.offset.reset": "earliest"}, "kafka.auto.offset.reset cannot be set: .*startingOffsets"),
     ({"kafka.enable.auto.commit": "true"}, "kafka.enable.auto.commit cannot be set"),
     ({"kafka.value.deserializer": "x"}, "kafka.value.deserializer cannot be set: values come as bytes"),
-    ({"kafka.security.protocol": "SASL_SSL"}, "kafka.security.protocol=SASL_SSL is not supported yet: .*PLAINTEXT"),
-    ({"kafka.ssl.truststore.location": "x"}, "kafka.ssl.truststore.location is not supported yet"),
+    ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol=TLS is unknown; expected one of PLAINTEXT, SSL"),
+    ({"kafka.security.protocol": "SASL_SSL"}, "kafka.sasl.mechanism=GSSAPI is not supported: say one of SCRAM-SHA-256"),
+    ({"kafka.ssl.engine.factory.class": "x"}, "kafka.ssl.engine.factory.class is not supported: leave it out"),
     ({"kafka.fetch.max.bites": "1"}, "did you mean kafka.fetch.max.bytes"),
     ({"kafka.isolation.level": "x"}, "kafka.isolation.level is 'x': say read_committed or read_uncommitted"),
     ({"startingOffsets": "latest"}, "startingOffsets of a batch cannot be latest: nothing would be read"),
@@ -243,3 +244,18 @@ def test_a_stream_may_begin_with_the_next_record() -> None:
 def test_a_schema_that_is_none_gets_a_sentence(schema: str, words: str) -> None:
     with pytest.raises(OptionRefused, match=words):
         value_ddl(schema)
+
+
+def test_security_goes_to_the_client_and_shows_no_secret() -> None:
+    given = {
+        "kafka.bootstrap.servers": "here:9092",
+        "subscribe": "orders",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "a",
+        "kafka.sasl.password": "hidden",
+        "kafka.ssl.ca.location": "/authority.pem",
+    }
+    options = parse_options(given, streaming=False)
+    assert (options.client.security.protocol, options.client.security.user) == ("SASL_SSL", "a")
+    assert "hidden" not in repr(options)

@@ -16,7 +16,7 @@ from uuid import UUID
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
-from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted
+from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted, security_of
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -67,6 +67,11 @@ class ClientSettings:
     api_timeout_s: float = 60.0
     """For one question, all attempts together."""
     security: ClientSecurity = PLAINTEXT
+    """By default what the bootstrap servers know, if they are `SecuredServers`."""
+
+    def __post_init__(self) -> None:
+        if self.security.is_plain:
+            object.__setattr__(self, "security", security_of(self.bootstrap))
 
     @classmethod
     def within(

@@ -99,6 +99,18 @@ class ClientSecurity:
             made.login()
         return made
 
+    @classmethod
+    def spoken(cls, settings: Mapping[str, object]) -> ClientSecurity:
+        """Return the same for a client that is ours alone. Raise InvalidConfig for what only librdkafka or Java has."""
+        for name in settings:
+            if is_security_name(name) and name not in NAMES:
+                raise InvalidConfig(f"{name} is not supported: leave it out")
+        made = cls.of(settings)
+        if not made.is_spoken:
+            known = ", ".join((*SCRAM_MECHANISMS, PLAIN))
+            raise InvalidConfig(f"sasl.mechanism={made.mechanism} is not supported: say one of {known}")
+        return made
+
     @property
     def is_plain(self) -> bool:
         return self.protocol == "PLAINTEXT"
@@ -179,6 +191,10 @@ class ClientSecurity:
             return f"{address} closed the connection: does it require a login (security.protocol, sasl.mechanism)?"
         return ""
 
+    def kafka(self) -> dict[str, str]:
+        """Return the settings by Kafka's names, where Kafka has one."""
+        return {"security.protocol": self.protocol, **dict(self._settings)}
+
     def librdkafka(self) -> dict[str, str]:
         """Return the same settings by the names of librdkafka. Raise InvalidConfig for a store that cannot be used."""
         kept = dict(self._settings)
@@ -244,6 +260,40 @@ class ClientSecurity:
 
 
 PLAINTEXT: Final = ClientSecurity()
+
+
+class SecuredServers(str):
+    """Bootstrap servers that know how connections to them are secured, for parts that pass on an address alone.
+
+    As text they are the addresses, so that secrets get into no file and no message.
+    """
+
+    security: ClientSecurity
+
+    def __new__(cls, servers: str, security: ClientSecurity) -> SecuredServers:
+        made = super().__new__(cls, servers)
+        made.security = security
+        return made
+
+    def __getnewargs__(self) -> tuple[str, ClientSecurity]:  # type: ignore[override]
+        return str(self), self.security
+
+
+def security_of(servers: str) -> ClientSecurity:
+    """Return how connections to these bootstrap servers are secured; plain text knows of nothing."""
+    return servers.security if isinstance(servers, SecuredServers) else PLAINTEXT
+
+
+def librdkafka_of(servers: str) -> dict[str, str]:
+    """Return the settings of a client of librdkafka for these bootstrap servers."""
+    security = security_of(servers)
+    return {"bootstrap.servers": str(servers)} | ({} if security.is_plain else security.librdkafka())
+
+
+def spark_options_of(servers: str) -> dict[str, str]:
+    """Return the options of Spark's source and sink for these bootstrap servers."""
+    settings = {} if security_of(servers).is_plain else security_of(servers).kafka()
+    return {f"kafka.{name}": value for name, value in {"bootstrap.servers": str(servers), **settings}.items()}
 
 
 def is_security_name(name: str) -> bool:

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from strandline.client.cluster_client import ClientSettings, ClusterClient, host_and_port
 from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.client.failures import ClientFailed
+from strandline.client.security import PLAINTEXT, ClientSecurity
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -84,6 +85,11 @@ def positions_of(end_offset: str | None) -> dict[Place, int]:
     return {(topic, at): int(offset) for (topic, at), offset in from_json(topics).items()}
 
 
+def security_of(options: Mapping[str, str]) -> ClientSecurity:
+    """Return how the source connects, which has checked its options when the query began (pure)."""
+    return ClientSecurity.spoken({name.removeprefix("kafka."): value for name, value in options.items()})
+
+
 class Refused(Exception):
     """The group is not ours to move."""
 
@@ -94,6 +100,7 @@ class GroupPositions:
 
     bootstrap: str
     group_id: str
+    security: ClientSecurity = PLAINTEXT
     wanted: dict[Place, int] = field(default_factory=dict)
     committed: dict[Place, int] = field(default_factory=dict)
 
@@ -165,7 +172,7 @@ class PositionsListener(StreamingQueryListener):
         # Spark tells a start from the query's own thread and all else from the listener bus.
         self._lock = threading.Lock()
         self._running: dict[str, WatchedQuery] = {}
-        self._clients: dict[str, ClusterClient] = {}
+        self._clients: dict[ClientSettings, ClusterClient] = {}
         self._rests_until_s: dict[str, float] = {}
         """By cluster: one that did not answer is left alone for a while."""
         self.refusals: dict[str, str] = {}
@@ -220,7 +227,9 @@ class PositionsListener(StreamingQueryListener):
             logger.warning("the positions of this query are not shown: its sources cannot be read (%s)", error)
             return {}
         return {
-            described: GroupPositions(options[BOOTSTRAP_OPTION], group_of(options, watched.name, watched.query_id))
+            described: GroupPositions(
+                options[BOOTSTRAP_OPTION], group_of(options, watched.name, watched.query_id), security_of(options)
+            )
             for described, options in found.items()
             if options.get(BOOTSTRAP_OPTION)
         }
@@ -233,7 +242,7 @@ class PositionsListener(StreamingQueryListener):
             if is_resting and not (is_last and _is_reachable(group.bootstrap)):
                 continue
             try:
-                group.commit(self._client(group.bootstrap))
+                group.commit(self._client(group))
             except Refused as refusal:
                 # Once, because a group with members will have some again, and the warning would come with every batch.
                 watched.refusal = self.refusals[watched.query_id] = str(refusal)
@@ -242,11 +251,13 @@ class PositionsListener(StreamingQueryListener):
                 self._rests_until_s[group.bootstrap] = time.monotonic() + REST_S
                 logger.warning("positions of group %s are not committed: %s", group.group_id, error)
 
-    def _client(self, bootstrap: str) -> ClusterClient:
-        if bootstrap not in self._clients:
-            settings = ClientSettings.within(bootstrap, "strandline-spark-positions", COMMIT_TIMEOUT_S)
-            self._clients[bootstrap] = ClusterClient(settings)
-        return self._clients[bootstrap]
+    def _client(self, group: GroupPositions) -> ClusterClient:
+        settings = ClientSettings.within(
+            group.bootstrap, "strandline-spark-positions", COMMIT_TIMEOUT_S, group.security
+        )
+        if settings not in self._clients:
+            self._clients[settings] = ClusterClient(settings)
+        return self._clients[settings]
 
 
 def sources_of(query: Any) -> dict[str, dict[str, str]]:

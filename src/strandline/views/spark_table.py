@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ def table(
     as_of: Any = None,
     bootstrap: str = BOOTSTRAP,
     directory: str | Path = DIRECTORY,
+    client_config: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The rows of a view when this is called, or as of a moment: a frame that does not change any more.
 
@@ -28,7 +30,7 @@ def table(
     """
     from pyspark.sql.types import StructType
 
-    with ViewSession(bootstrap, directory=directory) as desk:
+    with ViewSession(bootstrap, directory=directory, client_config=client_config) as desk:
         if isinstance(view, ViewDefinition):
             desk.add(view)
         name = view.name if isinstance(view, ViewDefinition) else view

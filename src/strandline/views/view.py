@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,9 +77,13 @@ def open_view(
     bootstrap: str = BOOTSTRAP,
     directory: str | Path = DIRECTORY,
     timeout_s: float = 60.0,
+    client_config: Mapping[str, str] | None = None,
 ) -> View:
-    """A view by the name that the cluster knows, or by a definition; read up to the log's end."""
-    session = ViewSession(bootstrap, directory=directory, timeout_s=timeout_s)
+    """Open a view by the name that the cluster knows, or by a definition; it is read up to the log's end.
+
+    `client_config` has the security settings of a Kafka client.
+    """
+    session = ViewSession(bootstrap, directory=directory, timeout_s=timeout_s, client_config=client_config)
     try:
         if isinstance(view, ViewDefinition):
             session.add(view)

@@ -25,6 +25,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.security import ClientSecurity, SecuredServers, security_of
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.views.as_of import AsOf, AtOffsets, Freshness, Reach, as_moment
@@ -82,13 +83,20 @@ class ViewSession:
     """A session over the views of a cluster, for several threads. One at a time has the database."""
 
     def __init__(
-        self, bootstrap: str = BOOTSTRAP, *, directory: str | Path = DIRECTORY, timeout_s: float = 60.0
+        self,
+        bootstrap: str = BOOTSTRAP,
+        *,
+        directory: str | Path = DIRECTORY,
+        timeout_s: float = 60.0,
+        client_config: Mapping[str, str] | None = None,
     ) -> None:
+        """Raise InvalidConfig if the security settings of the `client_config` cannot be followed."""
+        security = security_of(bootstrap) if client_config is None else ClientSecurity.spoken(client_config)
         with plainly():
             self.client = ClusterClient(
-                ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s)
+                ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s, security=security)
             )
-        self.bootstrap = bootstrap
+        self.bootstrap = bootstrap if client_config is None else SecuredServers(bootstrap, security)
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)
         self._connection = connect()

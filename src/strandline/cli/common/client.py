@@ -35,6 +35,13 @@ class Cluster:
         except InvalidConfig as error:
             raise UsageFailed(str(error)) from None
 
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, for parts that take nothing else."""
+        from strandline.client.security import SecuredServers
+
+        return SecuredServers(self.bootstrap, self.security) if self.properties else self.bootstrap
+
     def settings(self, **defaults: Any) -> dict[str, Any]:
         """Return librdkafka's configuration: ours, overruled by what the user set with -X or in a file."""
         # librdkafka would print its own complaints to stderr; a failure is told once, by us, with what to do next.

@@ -33,9 +33,9 @@ _Option = Annotated[
 
 
 def with_command_config(command: Callable[..., object]) -> Callable[..., object]:
-    """Return a command that has the option, if it takes client properties; other commands as they are."""
+    """Return a command that has the option, if it talks to a cluster; other commands as they are."""
     signature = inspect.signature(command, eval_str=True)
-    if "properties" not in signature.parameters:
+    if "bootstrap" not in signature.parameters:
         return command
 
     @functools.wraps(command)

@@ -34,7 +34,7 @@ def registry_of(bootstrap: str | None) -> Iterator[Registry]:
         if bootstrap is None and not has_node():
             bootstrap = running_node() or BOOTSTRAP_DEFAULT
         if bootstrap is not None:
-            connect(bootstrap, None, TIMEOUT_S_DEFAULT)
+            bootstrap = connect(bootstrap, None, TIMEOUT_S_DEFAULT).servers
         with find_ground(bootstrap) as ground, Registry(ground.wait_ready()) as registry:
             yield registry.refresh()
 
@@ -77,7 +77,7 @@ def query_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, QueryG
     found = {}
     now_ms = time.time_ns() // 1_000_000
     try:
-        with Registry(cluster.bootstrap, timeout_s=cluster.timeout_s) as registry:
+        with Registry(cluster.servers, timeout_s=cluster.timeout_s) as registry:
             for name, state in registry.refresh().pipelines.items():
                 runs = registry.runs(name)
                 for group_id, version in group_ids_of(state).items():

@@ -73,7 +73,7 @@ def run(
     check_file(file)
     _check_every(every)
     if bootstrap is not None:
-        connect(bootstrap, None, TIMEOUT_S_DEFAULT)
+        bootstrap = connect(bootstrap, None, TIMEOUT_S_DEFAULT).servers
     output = Output(as_json=as_json)
     with plain_failures(verbose=verbose), Stopping() as stopping, _stopped_early(stopping, file, once=once):
         from strandline.pipelines.run import preflight

@@ -50,8 +50,7 @@ def desk_at(bootstrap: str | None, directory: str, timeout_s: float) -> Iterator
             from strandline.pipelines.run.local_node import find_ground, has_node, running_node
 
             bootstrap = ended.enter_context(find_ground(None)).wait_ready() if has_node() else running_node()
-        bootstrap = bootstrap or BOOTSTRAP_DEFAULT
-        connect(bootstrap, None, timeout_s)
+        bootstrap = connect(bootstrap or BOOTSTRAP_DEFAULT, None, timeout_s).servers
         from strandline.views.view_session import ViewSession
 
         yield ended.enter_context(ViewSession(bootstrap, directory=directory, timeout_s=timeout_s))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from strandline.client.security import spark_options_of
 from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.language.declaring import running_on
 from strandline.pipelines.language.graph import check_inputs, dead_letters_behind
@@ -89,7 +90,7 @@ class CompiledQuery:
 
     def writer(self, bootstrap: str, checkpoint: str) -> DataStreamWriter:
         """Ready for a name, a trigger and start()."""
-        options = {**self.options, "kafka.bootstrap.servers": bootstrap, "checkpointLocation": checkpoint}
+        options = {**self.options, **spark_options_of(bootstrap), "checkpointLocation": checkpoint}
         if self.topic is not None:
             options["topic"] = self.topic
         writer = self.frame.writeStream.outputMode(self.output_mode)

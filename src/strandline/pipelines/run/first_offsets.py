@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from strandline.client.cluster_client import EARLIEST, LATEST
+from strandline.client.security import spark_options_of
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import refused
 from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source, dead_letters_name
@@ -181,7 +182,7 @@ def _still_there(
 
 def _options(bootstrap: str, source: Source) -> SourceOptions:
     said = {name: value for name, value in source.options.items() if name.lower() != "columns"}
-    wanted = {"kafka.bootstrap.servers": bootstrap, "subscribe": source.topic, "startingOffsets": "earliest"}
+    wanted = {**spark_options_of(bootstrap), "subscribe": source.topic, "startingOffsets": "earliest"}
     return parse_options({**wanted, **said}, streaming=True)
 
 

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from strandline.client.security import spark_options_of
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.json_values import CORRUPT, READ, RowReading, ddl, is_known, source_parses
 from strandline.pipelines.language.model import Kind, KnownDataset, Source
@@ -34,7 +35,7 @@ class Reader:
 
     def __init__(self, spark: SparkSession, bootstrap: str, *, group: str, options: Mapping[str, str]) -> None:
         self._spark = spark
-        self._options = {"kafka.bootstrap.servers": bootstrap, **options}
+        self._options = {**spark_options_of(bootstrap), **options}
         self._group = group
 
     def records(self, topic: str, columns: str, options: Mapping[str, str] | None = None) -> DataFrame:

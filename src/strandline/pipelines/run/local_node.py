@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
+from strandline.client.security import librdkafka_of
 from strandline.errors import WorldError
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.node_process import BrokerFailed
@@ -169,7 +170,7 @@ def checkpoints_of(bootstrap: str, *, home: Path = HOME) -> str:
 
 
 def admin_of(bootstrap: str) -> Any:
-    settings = {"bootstrap.servers": bootstrap, "client.id": "strandline-pipelines", "log_level": 0}
+    settings: dict[str, Any] = librdkafka_of(bootstrap) | {"client.id": "strandline-pipelines", "log_level": 0}
     return import_module("confluent_kafka.admin").AdminClient(settings, logger=_quiet)
 
 

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from strandline.client.failures import ClientFailed
+from strandline.client.security import librdkafka_of
 from strandline.errors import WorldError
 from strandline.pipelines.language.model import KnownDataset
 from strandline.pipelines.versions.state import Command, PipelineState, RunState, known_datasets, text_of
@@ -240,7 +241,7 @@ class Registry:
     def _new_producer(self, more: Mapping[str, Any]) -> Any:
         from confluent_kafka import Producer
 
-        settings = {"bootstrap.servers": self.bootstrap, "client.id": "strandline-pipelines", "log_level": 0}
+        settings = librdkafka_of(self.bootstrap) | {"client.id": "strandline-pipelines", "log_level": 0}
         return Producer({**settings, "acks": "all", "linger.ms": 0, **more}, logger=_quiet)
 
     @contextmanager

@@ -35,6 +35,7 @@ class SinkCluster:
                 client_id=options.client_id,
                 request_timeout_s=options.request_timeout_ms / 1000,
                 api_timeout_s=options.delivery_timeout_ms / 1000,
+                security=options.security,
             )
         )
         self._produce_connections: dict[tuple[str, int], BrokerConnection] = {}
@@ -74,7 +75,10 @@ class SinkCluster:
             connection = None
         if connection is None:
             connection = self._produce_connections[address] = BrokerConnection(
-                *address, client_id=self.options.client_id, timeout_s=self.options.request_timeout_ms / 1000
+                *address,
+                client_id=self.options.client_id,
+                timeout_s=self.options.request_timeout_ms / 1000,
+                security=self.client.settings.security,
             )
         return connection
 
@@ -100,7 +104,9 @@ class SinkCluster:
             return True
 
         # The client itself is patient enough for a cluster that fails over, which is too long for a misspelt name.
-        patience = ClusterClient(ClientSettings(self.options.bootstrap, api_timeout_s=TOPIC_WAIT_S))
+        patience = ClusterClient(
+            ClientSettings(self.options.bootstrap, api_timeout_s=TOPIC_WAIT_S, security=self.options.security)
+        )
         try:
             patience.retried("create the topic", attempt)
         except ClusterFailed:

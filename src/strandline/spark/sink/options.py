@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.client.security import PLAINTEXT, ClientSecurity, is_security_name
 from strandline.codec.compression import Compression
+from strandline.errors import InvalidConfig
 from strandline.spark.sink.failures import SinkRefused
 
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 300_000
@@ -119,6 +121,7 @@ class SinkOptions:
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
     checkpoint: str | None = None
     """Where the query keeps its plans, if it was said as an option."""
+    security: ClientSecurity = PLAINTEXT
 
 
 def parse_options(given: Mapping[str, str]) -> SinkOptions:
@@ -134,10 +137,6 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
             raise SinkRefused(f"{name}={options[name]} would lose records: the sink needs all; leave it out.")
     if settings.get("enable.idempotence", "true").lower() != "true":
         raise SinkRefused("kafka.enable.idempotence=false would double records: leave it out.")
-    if settings.get("security.protocol", "plaintext").lower() != "plaintext":
-        raise SinkRefused(
-            f"kafka.security.protocol={settings['security.protocol']} is not supported yet: use a PLAINTEXT listener."
-        )
     timeout_name = "transactiontimeoutms" if "transactiontimeoutms" in options else "kafka.transaction.timeout.ms"
     defaults = SinkOptions(bootstrap)
     record_bytes_max = _number(options, "kafka.max.request.size", defaults.record_bytes_max)
@@ -152,6 +151,7 @@ def parse_options(given: Mapping[str, str]) -> SinkOptions:
         delivery_timeout_ms=_number(options, "kafka.delivery.timeout.ms", defaults.delivery_timeout_ms),
         transaction_timeout_ms=_number(options, timeout_name, defaults.transaction_timeout_ms),
         checkpoint=options.get("checkpointlocation"),
+        security=_security(settings),
     )
 
 
@@ -170,9 +170,8 @@ def _check_names(options: Mapping[str, str], settings: Mapping[str, str]) -> Non
     for name in settings:
         if name in _REFUSED:
             raise SinkRefused(f"kafka.{name} cannot be set: {_REFUSED[name]}.")
-        if name.startswith(("sasl.", "ssl.")):
-            raise SinkRefused(f"kafka.{name} is not supported yet: use a PLAINTEXT listener.")
-        if name not in _DONE and name not in _WITHOUT_MEANING and name not in _CONSUMERS:
+        is_known = name in _DONE or name in _WITHOUT_MEANING or name in _CONSUMERS
+        if not is_known and not is_security_name(name):
             raise SinkRefused(f"kafka.{name} is no setting of a Kafka producer: correct the name, or leave it out.")
     for name in options:
         if not name.startswith("kafka.") and name not in (*_OURS, *_SPARKS, *_SOURCES):
@@ -180,6 +179,13 @@ def _check_names(options: Mapping[str, str], settings: Mapping[str, str]) -> Non
                 f"{name} is no option of the sink: it has topic, transactionTimeoutMs, "
                 "and the settings of a Kafka producer as kafka.<name>."
             )
+
+
+def _security(settings: Mapping[str, str]) -> ClientSecurity:
+    try:
+        return ClientSecurity.spoken(settings)
+    except InvalidConfig as error:
+        raise SinkRefused(f"kafka.{error}.") from None
 
 
 def _number(options: Mapping[str, str], name: str, default: int) -> int:

@@ -6,6 +6,9 @@ import difflib
 from collections.abc import Mapping
 from typing import Final
 
+from strandline.client.security import ClientSecurity, is_security_name
+from strandline.errors import InvalidConfig
+
 PARTITION_BYTES: Final = 4 * 1024 * 1024
 """Of one Fetch. Kafka's own consumer takes 1 MiB; a reader of whole ranges is quicker with more."""
 FETCH_BYTES: Final = 50 * 1024 * 1024
@@ -21,6 +24,10 @@ DONE: Final = (
     "max.partition.fetch.bytes",
     "request.timeout.ms",
     "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.location",
+    "ssl.keystore.location",
 )
 WITHOUT_MEANING: Final = (
     "allow.auto.create.topics",
@@ -87,16 +94,13 @@ def check(settings: Mapping[str, str]) -> None:
     for name in settings:
         if name in REFUSED:
             raise ValueError(f"kafka.{name} cannot be set: {REFUSED[name]}")
-        if name.startswith(("sasl.", "ssl.", "security.")) and name != "security.protocol":
-            raise ValueError(f"kafka.{name} is not supported yet: the source reads from PLAINTEXT listeners only")
-        if name not in (*DONE, *WITHOUT_MEANING, *OF_PRODUCERS):
+        if name not in (*DONE, *WITHOUT_MEANING, *OF_PRODUCERS) and not is_security_name(name):
             near = difflib.get_close_matches(name, (*DONE, *WITHOUT_MEANING), 1)
             hint = f"did you mean kafka.{near[0]}?" if near else "correct the name, or leave it out"
             raise ValueError(f"kafka.{name} is no setting of a Kafka consumer: {hint}")
     if not settings.get("bootstrap.servers", "").strip():
         raise ValueError("kafka.bootstrap.servers is missing: say host:port of a broker")
-    protocol = settings.get("security.protocol", "plaintext")
-    if protocol.strip().lower() != "plaintext":
-        raise ValueError(
-            f"kafka.security.protocol={protocol} is not supported yet: the source reads from PLAINTEXT listeners only"
-        )
+    try:
+        ClientSecurity.spoken(settings)
+    except InvalidConfig as error:
+        raise ValueError(f"kafka.{error}") from None

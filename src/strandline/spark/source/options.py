@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClientSettings
+from strandline.client.security import ClientSecurity
 from strandline.ids import TopicPartition
 from strandline.spark.source import kafka_settings
 from strandline.spark.source.offset_json import TOPIC_IDS, topic_ids_of
@@ -88,6 +89,7 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
             client_id=settings.get("client.id", "strandline-spark"),
             request_timeout_s=_number(options, "kafka.request.timeout.ms", 30_000) / 1000,
             api_timeout_s=_number(options, "kafka.default.api.timeout.ms", 60_000) / 1000,
+            security=ClientSecurity.spoken(settings),
         ),
         isolation_level=_isolation_level(settings.get("isolation.level", "read_committed")),
         starting=_limit(options, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
