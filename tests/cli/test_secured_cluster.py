@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.cli.test_completion import completed
 from tests.secured_node import JAAS, PASSWORD, SecuredNode, secured_node
 
 
@@ -88,3 +90,36 @@ def test_failures_are_told_at_once_and_without_secrets(cli: CommandLine, node: S
     assert half.status != 0
     plain = cli.run("topic", "list", "-X", "security.protocol=PLAINTEXT", "--timeout", "2")
     assert (plain.status, "--command-config" in plain.stderr) == (4, True)
+
+
+def test_the_status_of_security(cli: CommandLine, node: SecuredNode) -> None:
+    cli.ok("user", "create", "idle", "--generate")
+    cli.ok("acl", "grant", "--user", "nobody", "--read", "orders")
+    *listeners, access = cli.ok("security", "status", "--json").objects
+    found = {each["listener"]: (each["protocol"], each["certificate"]) for each in listeners}
+    assert found == {
+        "OUTSIDE": ("SASL_SSL", "CN=node"),
+        "MUTUAL": ("SSL", "CN=mutual"),
+        "OPEN": ("PLAINTEXT", None),
+    }
+    days = {round((each["certificate_ends_ms"] / 1000 - time.time()) / 86_400) for each in listeners[:2]}
+    assert days == {20}
+    assert access["authorizer"]
+    assert "idle" in access["users_without_acls"]
+    assert "admin" not in access["users_without_acls"]
+    assert "User:nobody" in access["acls_without_user"]
+    assert "User:bob" not in access["acls_without_user"]
+    lines = cli.ok("security", "status").lines
+    assert any("CN=node" in line and "days left" in line for line in lines)
+    assert any(line.startswith("ACLs without user") and "User:nobody" in line for line in lines)
+
+
+def test_the_status_of_a_cluster_that_is_open_to_all(bootstrap: str) -> None:
+    lines = CommandLine(bootstrap).ok("security", "status").lines
+    assert any("PLAINTEXT" in line for line in lines)
+    assert any(line.startswith("no authorizer: every client may do everything") for line in lines)
+
+
+def test_names_are_completed(cli: CommandLine) -> None:
+    cli.ok("topic", "create", "completed")
+    assert completed(cli, "topic", "describe", "comp") == ["completed"]

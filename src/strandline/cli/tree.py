@@ -129,8 +129,11 @@ COMMANDS: dict[str, Entry] = {
         ),
     ),
     "security": Entry(
-        "Make certificates and settings for a secured cluster.",
-        verbs=(("init", "security.init:init", "Make an authority, certificates, an administrator and settings."),),
+        "Make what a secured cluster needs, and look at one.",
+        verbs=(
+            ("init", "security.init:init", "Make an authority, certificates, an administrator and settings."),
+            ("status", "security.status:status", "Listeners, when certificates end, users and ACLs that do not match."),
+        ),
     ),
     "pipeline": Entry(
         "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",

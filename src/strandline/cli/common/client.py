@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ class Cluster:
     """How to reach a cluster."""
 
     bootstrap: str
-    properties: dict[str, str]
+    properties: dict[str, str] = field(repr=False)
+    """What the user set with -X or in a file, passwords among it."""
     timeout_s: float = TIMEOUT_S_DEFAULT
 
     @property

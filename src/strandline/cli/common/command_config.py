@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +20,7 @@ import typer
 from strandline.cli.common.failures import UsageFailed
 from strandline.cli.common.key_values import key_values
 
+ENVIRONMENT: Final = "STRANDLINE_COMMAND_CONFIG"
 _PARAMETER: Final = "command_config"
 _file: ContextVar[str | None] = ContextVar(_PARAMETER, default=None)
 _Option = Annotated[
@@ -26,7 +28,7 @@ _Option = Annotated[
     typer.Option(
         "--command-config",
         metavar="FILE",
-        envvar="STRANDLINE_COMMAND_CONFIG",
+        envvar=ENVIRONMENT,
         help="A properties file with the security settings of a Kafka client.",
     ),
 ]
@@ -51,6 +53,11 @@ def with_command_config(command: Callable[..., object]) -> Callable[..., object]
     called.__signature__ = signature.replace(parameters=[*parameters, option])  # type: ignore[attr-defined]
     called.__annotations__ = {each.name: each.annotation for each in (*parameters, option)}
     return called
+
+
+def choose_file(given: Mapping[str, Any]) -> None:
+    """Use the file of a command line that is still being typed; `given` are its options so far."""
+    _file.set(given.get(_PARAMETER) or os.environ.get(ENVIRONMENT))
 
 
 def client_properties(pairs: list[str] | None) -> dict[str, str]:

@@ -22,8 +22,10 @@ BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 def _cluster(ctx: typer.Context) -> Cluster:
     """Connect to the cluster that the options of the command line name so far."""
     from strandline.cli.common.client import connect
+    from strandline.cli.common.command_config import choose_file
 
     given: dict[str, Any] = ctx.params
+    choose_file(given)
     bootstrap = given.get("bootstrap") or os.environ.get("STRANDLINE_BOOTSTRAP") or BOOTSTRAP_DEFAULT
     return connect(bootstrap, list(given.get("properties") or []), PATIENCE_S)
 
