@@ -128,7 +128,10 @@ class _Answer:
             return self.topic(topic)
         if why_invalid(name) is not None:
             return self.error(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-        return self.error(self.refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), name)
+        code = self.refused.get(name)
+        if code is not None:
+            return self.error(code, name)
+        return self.error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, operations=self._operations(name))
 
     def by_id(self, topic_id: uuid.UUID) -> bytes:
         topic = self._image.topic_by_id(topic_id)
@@ -138,9 +141,18 @@ class _Answer:
             return self.error(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
         return self.topic(topic)
 
-    def error(self, code: int, name: str | None, topic_id: uuid.UUID = ZERO_UUID) -> bytes:
-        internal = name is not None and is_internal(name)
-        return self._error(MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=internal))
+    def error(
+        self, code: int, name: str | None, topic_id: uuid.UUID = ZERO_UUID, operations: int = OPERATIONS_NOT_ASKED
+    ) -> bytes:
+        message = MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id)
+        message.is_internal = name is not None and is_internal(name)
+        message.topic_authorized_operations = operations
+        return self._error(message)
+
+    def _operations(self, name: str) -> int:
+        if not self._with_topic_operations:
+            return OPERATIONS_NOT_ASKED
+        return TOPIC_OPERATIONS if self._guard is None else self._guard.operations(ResourceType.TOPIC, name)
 
     def _error(self, message: MetadataResponseTopic) -> bytes:
         self._node.count_error(API_KEY, message.error_code)
@@ -150,9 +162,7 @@ class _Answer:
         """Return the encoded topic, from its cache if neither it nor the brokers changed."""
         if self._brokers_version != self._image.brokers_version:
             self._look_at_brokers()
-        operations = TOPIC_OPERATIONS if self._with_topic_operations else OPERATIONS_NOT_ASKED
-        if self._guard is not None and self._with_topic_operations:
-            operations = self._guard.operations(ResourceType.TOPIC, topic.name)
+        operations = self._operations(topic.name)
         key = (*self._key, operations)
         kept = topic.answers.get(key)
         if kept is not None and kept[0] == self._image.brokers_version:

@@ -155,7 +155,8 @@ def allows_one(guard: ClientGuard, rights: tuple[tuple[Operation, ResourceType],
 
 def refused(asked: CheckedRequest, kind: ResourceType) -> AccessOutcome:
     """Return the refusal of the whole request."""
-    return AccessOutcome(answer=refusal(asked.request, asked.version, REFUSALS[kind]))
+    code = REFUSALS[kind]
+    return AccessOutcome(answer=refusal(asked.request, asked.version, code, MESSAGES[code]))
 
 
 def reduced(asked: CheckedRequest, results: str, refusals: list[Any], *, is_empty: bool) -> AccessOutcome:
@@ -194,6 +195,8 @@ def with_error(made: Any, code: ErrorCode, version: int) -> Any:
         made.error_code = int(code)
     if "error_message" in names:
         made.error_message = MESSAGES[code]
+    if "low_watermark" in names:
+        made.low_watermark = -1
     return made
 
 
@@ -204,7 +207,7 @@ def _repeated(field: Any, element: Any, code: ErrorCode, version: int) -> Any:
     if parts is not None and not all(isinstance(each, int) for each in parts):
         return [refuse(field.struct, part, code, version) for part in parts]
     indexes = getattr(element, "partition_indexes", parts or ())
-    return [field.struct(partition_index=index, error_code=int(code)) for index in indexes]
+    return [with_error(field.struct(partition_index=index), code, version) for index in indexes]
 
 
 def _empty_answer(request: Message) -> Any:

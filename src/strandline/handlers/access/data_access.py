@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from strandline.codec.produce import PartitionRecords, PartitionResult, ProduceRequest
+from strandline.codec.record_batch import ATTRIBUTES, HEADER, HEADER_SIZE, TRANSACTIONAL
 from strandline.coordinators.offsets.plain_commit import PlainCommit
 from strandline.errors import ErrorCode
 from strandline.handlers.access.client_guard import ClientGuard
@@ -31,11 +32,18 @@ def topic_name(node: BrokerServices, topic: str | bytes) -> str | None:
 def writable(
     node: BrokerServices, connection: Connection, request: ProduceRequest, results: list[PartitionResult]
 ) -> list[PartitionRecords]:
-    """Return the partitions that the client may write to, and put the refusals of the others into `results`."""
+    """Return the partitions that the client may write to, and put the refusals of the others into `results`.
+
+    As in Kafka, a transactional id counts only with transactional records, and such records are refused without one.
+    """
     guard = guard_of(node, connection, "Produce")
     transactional_id = request.transactional_id
-    if transactional_id is not None and not guard.allows(
-        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    right = Operation.WRITE, ResourceType.TRANSACTIONAL_ID
+    if (
+        transactional_id is not None
+        and not guard.rights.allows(*right, transactional_id)
+        and _is_transactional(request)
+        and not guard.excuses(*right, transactional_id)
     ):
         _refuse(node, request.partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, results)
         return []
@@ -46,9 +54,19 @@ def writable(
     }
     if not refused:
         return request.partitions
+    if transactional_id is None and _is_transactional(request):
+        _refuse(node, request.partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, results)
+        return []
     denied = [asked for asked in request.partitions if asked[0] in refused]
     _refuse(node, denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED, results)
     return [asked for asked in request.partitions if asked[0] not in refused]
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    return any(
+        records is not None and len(records) >= HEADER_SIZE and HEADER.unpack_from(records)[ATTRIBUTES] & TRANSACTIONAL
+        for _, _, records in request.partitions
+    )
 
 
 def _refuse(

@@ -68,7 +68,7 @@ def _each_topic(asked: CheckedRequest, operation: Operation) -> AccessOutcome | 
     kept, refusals = [], []
     struct = element_class(asked.request, "topics")
     for topic in asked.request.topics:
-        name = _name_of(asked, topic)
+        name = _name(asked, topic)
         if name is None or asked.guard.allows(operation, ResourceType.TOPIC, name):
             kept.append(topic)
         else:
@@ -77,6 +77,12 @@ def _each_topic(asked: CheckedRequest, operation: Operation) -> AccessOutcome | 
         return None
     asked.request.topics = kept
     return reduced(asked, "topics", refusals, is_empty=not kept)
+
+
+def _name(asked: CheckedRequest, topic: Any) -> str | None:
+    """Return the name of a topic in a message that may or may not know ids."""
+    name: str | None = topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
+    return name
 
 
 def everywhere(operation: Operation, kind: ResourceType, name: str) -> Any:
@@ -125,11 +131,10 @@ def _offset_fetch_of_one(asked: CheckedRequest) -> AccessOutcome | None:
     topic_struct = element_class(request, "topics")
     if not asked.guard.allows(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        refusals = [_no_offset(topic_struct, topic, code, asked.version) for topic in request.topics or ()]
-        outcome = reduced(asked, "topics", refusals, is_empty=True)
         if asked.version >= TOP_ERROR_FROM:
-            outcome.answer.error_code = int(code)
-        return outcome
+            return refused(asked, ResourceType.GROUP)
+        refusals = [_no_offset(topic_struct, topic, code, asked.version) for topic in request.topics]
+        return reduced(asked, "topics", refusals, is_empty=True)
     hidden = _hidden_topics(asked, request, topic_struct)
 
     def amend(response: Any) -> Any:
@@ -149,18 +154,13 @@ def _hidden_topics(asked: CheckedRequest, group: Any, struct: Any) -> list[Any] 
         return None
     kept, refusals = [], []
     for topic in group.topics:
-        name = _name_of(asked, topic)
+        name = _name(asked, topic)
         if name is None or asked.guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
             kept.append(topic)
         else:
             refusals.append(_no_offset(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
     group.topics = kept
     return refusals
-
-
-def _name_of(asked: CheckedRequest, topic: Any) -> str | None:
-    """Return the name of a topic, which only a request for several groups may give by its id."""
-    return topic_name(asked, topic) if hasattr(topic, "topic_id") else topic.name
 
 
 def _no_offset(struct: Any, topic: Any, code: ErrorCode, version: int) -> Any:
@@ -176,7 +176,7 @@ def _amend_topics(asked: CheckedRequest, group: Any, refusals: list[Any] | None)
         group.topics = [
             topic
             for topic in group.topics
-            if asked.guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, _name_of(asked, topic) or "")
+            if asked.guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, _name(asked, topic) or "")
         ]
     else:
         group.topics.extend(refusals)
@@ -302,10 +302,8 @@ def described_groups(items: str) -> Any:
         setattr(request, items, kept)
 
         def amend(response: Any) -> Any:
-            for group in response.groups:
-                if not group.error_code:
-                    _amend_group(asked, group)
-            response.groups.extend(refusals)
+            shown = [group if group.error_code else _amended_group(asked, group) for group in response.groups]
+            response.groups = shown + refusals
             return response
 
         if not kept:
@@ -315,7 +313,8 @@ def described_groups(items: str) -> Any:
     return check
 
 
-def _amend_group(asked: CheckedRequest, group: Any) -> None:
+def _amended_group(asked: CheckedRequest, group: Any) -> Any:
+    """Return the group with the operations of the client, or its refusal if a member reads a topic that is hidden."""
     guard = asked.guard
     if asked.request.include_authorized_operations:
         group.authorized_operations = guard.operations(ResourceType.GROUP, group.group_id)
@@ -326,10 +325,13 @@ def _amend_group(asked: CheckedRequest, group: Any) -> None:
         if assignment is not None
         for part in assignment.topic_partitions
     }
-    if not all(guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in assigned):
-        group.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        group.error_message = "The group has described topic(s) that the client is not authorized to describe."
-        group.members = []
+    if all(guard.shows(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in assigned):
+        return group
+    return type(group)(
+        group_id=group.group_id,
+        error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        error_message="The group has described topic(s) that the client is not authorized to describe.",
+    )
 
 
 def group_lag(asked: CheckedRequest) -> AccessOutcome | None:

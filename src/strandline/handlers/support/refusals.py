@@ -8,6 +8,9 @@ from typing import Any, Final
 from strandline.codec.answers import response_class
 from strandline.codec.message import Message
 
+JOIN_GROUP: Final = 11
+PROTOCOL_NAME_NULLABLE_FROM: Final = 7
+
 
 def refusal(request: Message, version: int, code: int, message: str | None = None) -> Any:
     """An answer of the kind that `request` expects. Where its topics or resources have an outcome each, all have this.
@@ -15,7 +18,9 @@ def refusal(request: Message, version: int, code: int, message: str | None = Non
     None where an answer has no room for an error: then the connection must be closed.
     """
     answer_class = response_class(type(request))
-    answer: Any = answer_class()
+    answer: Any = answer_class(**_FACTS.get(request.API_KEY, {}))
+    if request.API_KEY == JOIN_GROUP and version >= PROTOCOL_NAME_NULLABLE_FROM:
+        answer.protocol_name = None
     has_parts = request.API_KEY in _PARTS
     if has_parts:
         array, parts = _PARTS[request.API_KEY]
@@ -66,6 +71,36 @@ def _filters(request: Any) -> list[dict[str, Any]]:
     return [{} for _ in request.filters]
 
 
+def _unnamed_users(request: Any) -> list[dict[str, Any]]:
+    return [{} for _ in request.users or ()]
+
+
+def _reassignments(request: Any) -> list[dict[str, Any]]:
+    from strandline.codec.messages.alter_partition_reassignments_response import ReassignablePartitionResponse
+
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                ReassignablePartitionResponse(partition_index=each.partition_index) for each in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
+
+
+def _asked_reassignments(request: Any) -> list[dict[str, Any]]:
+    from strandline.codec.messages.list_partition_reassignments_response import OngoingPartitionReassignment
+
+    return [
+        {
+            "name": topic.name,
+            "partitions": [OngoingPartitionReassignment(partition_index=index) for index in topic.partition_indexes],
+        }
+        for topic in request.topics or ()
+    ]
+
+
 def _elections(request: Any) -> list[dict[str, Any]]:
     from strandline.codec.messages.elect_leaders_response import PartitionResult
 
@@ -97,7 +132,15 @@ _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     37: ("results", _topics),
     43: ("replica_election_results", _elections),
     44: ("responses", _resources),
+    45: ("responses", _reassignments),
+    46: ("topics", _asked_reassignments),
     49: ("entries", _quotas),
+    50: ("results", _unnamed_users),
     51: ("results", _users),
 }
 """By API key: the array of outcomes, and what names each of them."""
+_FACTS: Final[dict[int, dict[str, Any]]] = {
+    22: {"producer_id": -1, "producer_epoch": -1},
+    48: {"entries": None},
+}
+"""By API key: fields of a refusal that are not at their defaults."""
