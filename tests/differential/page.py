@@ -10,6 +10,8 @@ from fnmatch import fnmatchcase
 from bench.kafka_jars import KAFKA_VERSION
 from tests.differential.cases import CASES
 from tests.differential.differences import DIFFERENCES, GENERAL, Difference
+from tests.differential.rights_cases import CASES as RIGHTS_CASES
+from tests.differential.rights_differences import RIGHTS_DIFFERENCES
 
 _HEAD = f"""\
 # Where Apache Kafka answers something else
@@ -36,6 +38,17 @@ _BETWEEN = """
 |---|---|---|---|---|
 """
 
+_RIGHTS = f"""
+## With access rules
+
+{len(RIGHTS_CASES):,} more questions come from clients that log in: a super user, one that ACLs allow everything, one
+without ACLs, one denied by a prefix, one denied by its host, and two with a part of the rights. Every API is asked in
+every version, about resources that exist, that do not, and both. The answers differ in this:
+
+| question | we say | Kafka says | why |
+|---|---|---|---|
+"""
+
 _TAIL = """
 Limits that Apache Kafka does not have (elements and tagged fields of one request, connections) are on the page of
 [limits](limits.md); settings that are refused or have no effect on the page of [settings](configuration.md).
@@ -45,13 +58,19 @@ Limits that Apache Kafka does not have (elements and tagged fields of one reques
 def page() -> str:
     general = "".join(f"- {reason}\n" for reason in GENERAL.values())
     rows = "".join(_row(each) for each in DIFFERENCES)
-    return _HEAD + general + _BETWEEN + rows + _TAIL
+    rights = "".join(_rights_row(each) for each in RIGHTS_DIFFERENCES)
+    return _HEAD + general + _BETWEEN + rows + _RIGHTS + rights + _TAIL
 
 
 def _row(each: Difference) -> str:
     count = sum(fnmatchcase(case.name, each.cases) for case in CASES)
     question, ours, theirs = (_cell(text) for text in (each.cases, each.ours, each.theirs))
     return f"| `{question}` | {count} | `{ours}` | `{theirs}` | {each.reason} |\n"
+
+
+def _rights_row(each: Difference) -> str:
+    question, ours, theirs = (_cell(text) for text in (each.cases, each.ours, each.theirs))
+    return f"| `{question}` | `{ours}` | `{theirs}` | {each.reason} |\n"
 
 
 def _cell(text: str) -> str:

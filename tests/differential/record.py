@@ -9,7 +9,14 @@ import tempfile
 from pathlib import Path
 
 from bench.brokers import start_kafka
-from tests.differential import group_conversation, group_log, migration_log, recording, transaction_conversation
+from tests.differential import (
+    group_conversation,
+    group_log,
+    migration_log,
+    recording,
+    rights_recording,
+    transaction_conversation,
+)
 from tests.differential.brokers import kafka_on_stage
 from tests.differential.cases import CASES
 
@@ -28,6 +35,7 @@ def main() -> None:
     group_log.main()
     migration_log.main()
     transaction_conversation.main()
+    rights_recording.main()
 
 
 if __name__ == "__main__":

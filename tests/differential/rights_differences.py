@@ -1,0 +1,43 @@
+"""Where answers to clients with and without rights are not Kafka's, each with its reason."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from tests.differential.comparison import Unlike
+from tests.differential.differences import Difference
+
+NO_LIST = "A partition with an error has no list of aborted transactions; Kafka sends an empty one with this error."
+LEADER_NAMED = "A replica that is not one of the partition is told the leader, as every other client is."
+NO_TEXT = "Where there is no error there is no text; Kafka sends an empty one."
+
+RIGHTS_DIFFERENCES: tuple[Difference, ...] = (
+    Difference("Fetch *", "aborted_transactions null", "no aborted_transactions", NO_LIST),
+    Difference(
+        "Fetch 1[2-5]: as a follower: *",
+        "leader_epoch 0; leader_id 1",
+        "no leader_epoch; no leader_id",
+        LEADER_NAMED,
+    ),
+    Difference(
+        "Fetch 1[6-8]: as a follower: *",
+        "node_endpoints [{host: a host, node_id: 1, port: a port}]",
+        "no node_endpoints",
+        LEADER_NAMED,
+    ),
+    Difference("DescribeAcls *", "error_message null", "no error_message", NO_TEXT),
+    Difference("CreateAcls *", "error_message null", "no error_message", NO_TEXT),
+    Difference("DescribeClientQuotas *", "error_message null", "no error_message", NO_TEXT),
+)
+
+
+def listed(case: str, found: Unlike) -> Difference | None:
+    """Return the row of the table that has this difference."""
+    return next(
+        (
+            each
+            for each in RIGHTS_DIFFERENCES
+            if fnmatchcase(case, each.cases) and (each.ours, each.theirs) == (found.ours, found.theirs)
+        ),
+        None,
+    )
