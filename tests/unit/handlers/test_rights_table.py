@@ -216,3 +216,14 @@ def test_a_denial_wins(listener: str, key: int, version: int, how: str) -> None:
     outcome = stage.ask(route, request_of(route, version), version, listener=listener)
     assert isinstance(outcome, AccessOutcome)
     assert outcome.request is None
+
+
+@pytest.mark.parametrize(("listener", "key", "version"), CASES)
+def test_report_mode_refuses_and_hides_nothing(listener: str, key: int, version: int) -> None:
+    route = routes(listener)[key]
+    stage = Stage()
+    stage.authorizer.reports_only = True
+    request = request_of(route, version)
+    outcome = stage.ask(route, request, version, listener=listener)
+    assert outcome is None or outcome.request is request
+    assert encode(request, version) == encode(request_of(route, version), version)
