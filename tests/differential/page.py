@@ -42,8 +42,8 @@ _RIGHTS = f"""
 ## With access rules
 
 {len(RIGHTS_CASES):,} more questions come from clients that log in: a super user, one that ACLs allow everything, one
-without ACLs, one denied by a prefix, one denied by its host, and two with a part of the rights. Every API is asked in
-every version, about resources that exist, that do not, and both. The answers differ in this:
+without ACLs, one denied by a prefix, one denied by its host, and four with a part of the rights. Every API is asked
+in every version, about resources that exist, that do not, and both. The answers differ in this:
 
 | question | we say | Kafka says | why |
 |---|---|---|---|

@@ -232,7 +232,9 @@ POLICY: Final = {"name": "cleanup.policy", "value": "delete"}
 
 def create_token(version: int, names: Names) -> Fields:
     owner = {"owner_principal_type": "User", "owner_principal_name": "alice"} if version >= 3 else {}
-    return {"renewers": [], "max_lifetime_ms": 600_000, **owner}
+    # No group can be a renewer, so nothing is made.
+    renewer = {"principal_type": "Group", "principal_name": "g"}
+    return {"renewers": [renewer], "max_lifetime_ms": 600_000, **owner}
 
 
 def elect_leaders(version: int, names: Names) -> Fields:

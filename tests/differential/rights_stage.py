@@ -29,8 +29,8 @@ from strandline.security.acl.kinds import CLUSTER_NAME, Operation, PatternType, 
 ADMIN: Final = "admin"
 USERS: Final = (ADMIN, "alice", "bob", "carol", "dave")
 """A super user, one that is allowed, one without ACLs, one denied by prefix, one denied by host."""
-PARTLY: Final = ("erin", "frank")
-"""One that may only describe, and one that may read, write and create: they tell which right an API asks for."""
+PARTLY: Final = ("erin", "frank", "grace", "heidi")
+"""Clients that may only describe, read, write, or change: they tell which right an API asks for."""
 
 ORDERS, INBOX, VICTIM, SECRET = "orders", "inbox", "victim", "secret"
 BILLING, SPARE, WATCHERS = "billing", "spare", "watchers"
@@ -38,7 +38,7 @@ PAYMENTS, OPEN = "payments", "transfers"
 NOWHERE = "absent"
 """A topic, a group and a transactional id that are not there, and that no ACL names."""
 FRESH = "fresh"
-"""A topic that is not there. `erin` may describe it and `frank` create it."""
+"""A topic that is not there. `erin` may describe it and `heidi` create it."""
 NAMED: Final = (
     *((ResourceType.TOPIC, name) for name in (ORDERS, INBOX, VICTIM)),
     *((ResourceType.GROUP, name) for name in (BILLING, SPARE, WATCHERS)),
@@ -137,6 +137,7 @@ def prepare(port: int) -> dict[str, uuid.UUID]:
         commit(talk, BILLING, ORDERS, SECRET)
         open_transaction(talk)
         join(talk)
+        create_tokens(talk, ADMIN, "alice", "bob")
         allow(talk)
         return talk.ids
     finally:
@@ -198,6 +199,17 @@ def join(talk: Talk) -> None:
         found = talk.look(68, 1, member_epoch=found.member_epoch, topic_partitions=owned, **fields)
 
 
+def create_tokens(talk: Talk, *owners: str) -> None:
+    """Create a token for each, and wait until the broker shows them."""
+    for owner in owners:
+        named = {"owner_principal_type": "User", "owner_principal_name": owner}
+        made = talk.look(38, 3, renewers=[], max_lifetime_ms=3_600_000, **named)
+        assert not made.error_code
+    deadline = time.monotonic() + PATIENCE_S
+    while len(talk.look(41, 3, owners=None).tokens) < len(owners):
+        assert time.monotonic() < deadline, "the broker does not show the tokens"
+
+
 def allow(talk: Talk) -> None:
     """Create the ACLs, and wait until the broker has them."""
     creations = [*acls()]
@@ -215,15 +227,20 @@ def acls() -> Iterator[dict[str, Any]]:
     yield from rules("carol", sorted(prefixes), [Operation.ALL], Permission.DENY, pattern=PatternType.PREFIXED)
     yield from rules("dave", (*NAMED, CLUSTER), [Operation.ALL], Permission.DENY, host="127.0.0.1")
     yield from rules("erin", (*NAMED, CLUSTER, (ResourceType.TOPIC, FRESH)), [Operation.DESCRIBE])
-    for kind, name in (*NAMED, (ResourceType.TOPIC, FRESH)):
-        yield from rules("frank", [(kind, name)], FRANKS[kind])
+    for user, kind, operations in PARTS:
+        of_kind = [each for each in (*NAMED, CLUSTER, (ResourceType.TOPIC, FRESH)) if each[0] is kind]
+        yield from rules(user, of_kind, operations)
 
 
-FRANKS: Final = {
-    ResourceType.TOPIC: (Operation.READ, Operation.WRITE, Operation.CREATE),
-    ResourceType.GROUP: (Operation.READ,),
-    ResourceType.TRANSACTIONAL_ID: (Operation.WRITE,),
-}
+PARTS: Final = (
+    ("frank", ResourceType.TOPIC, [Operation.READ]),
+    ("frank", ResourceType.GROUP, [Operation.READ]),
+    ("grace", ResourceType.TOPIC, [Operation.WRITE]),
+    ("grace", ResourceType.TRANSACTIONAL_ID, [Operation.WRITE]),
+    ("heidi", ResourceType.TOPIC, [Operation.CREATE, Operation.DELETE, Operation.ALTER]),
+    ("heidi", ResourceType.GROUP, [Operation.DELETE]),
+    ("heidi", ResourceType.CLUSTER, [Operation.ALTER]),
+)
 
 
 def rules(
