@@ -374,6 +374,11 @@ TRAPS: dict[str, Trap] = {
         "CVE-2024-27309",
         "deny first, keep rules by id, compare with an authorizer that looks at every rule after every change",
     ),
+    "unchecked-rights": Trap(
+        "a request is served to a client that lacks the right, by one of several ways to its handler",
+        "CVE-2018-17196",
+        "one table for all ways, compared with the answers of Kafka in every version",
+    ),
     "remembered-head": Trap(
         "a request is read as another one whose first bytes are the same",
         "our own shortcut for small Produce requests",
