@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -227,3 +228,25 @@ def test_report_mode_refuses_and_hides_nothing(listener: str, key: int, version:
     outcome = stage.ask(route, request, version, listener=listener)
     assert outcome is None or outcome.request is request
     assert encode(request, version) == encode(request_of(route, version), version)
+
+
+@pytest.mark.parametrize(("key", "field"), [(10, "coordinator_keys"), (15, "groups"), (65, "transactional_ids")])
+def test_a_request_of_many_names_takes_time_by_their_number(key: int, field: str) -> None:
+    route = routes(BROKER)[key]
+    kind = ResourceType.TRANSACTIONAL_ID if key == 65 else ResourceType.GROUP
+    stage = Stage()
+    stage.load(iter([(kind, "may-", Operation.ALL, Permission.ALLOW, "*", PatternType.PREFIXED)]))
+
+    def seconds(count: int) -> float:
+        names = [f"{'may' if index % 2 else 'not'}-{index}" for index in range(count)]
+        request = request_class(route)()
+        setattr(request, field, names)
+        began = time.thread_time()
+        outcome = stage.ask(route, request, route.version_max, listener=BROKER)
+        took = time.thread_time() - began
+        assert getattr(outcome.request, field) == names[1::2]
+        return took
+
+    # Ten times as long if time goes with the number, a hundred times if with its square.
+    few = seconds(2_000)
+    assert seconds(20_000) < 40 * max(few, 0.005)

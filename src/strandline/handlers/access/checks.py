@@ -110,12 +110,12 @@ def each(
     def check(asked: CheckedRequest) -> AccessOutcome | None:
         if or_cluster is not None and asked.guard.shows(or_cluster, ResourceType.CLUSTER):
             return None
-        elements = getattr(asked.request, items) or []
-        kept: list[Any] = []
-        denied: list[Any] = []
-        for element in elements:
+
+        def allows(element: Any) -> bool:
             resource = element if isinstance(element, str) else getattr(element, name)
-            (kept if asked.guard.allows(operation, kind, resource) else denied).append(element)
+            return asked.guard.allows(operation, kind, resource)
+
+        kept, denied = parted(getattr(asked.request, items) or [], allows)
         if not denied:
             return None
         setattr(asked.request, items, kept)
@@ -147,6 +147,15 @@ def hide(results: str, name: str, operation: Operation, kind: ResourceType, *, o
         return AccessOutcome(asked.request, amend=amend)
 
     return check
+
+
+def parted(elements: list[Any], allows: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
+    """Return what the client may ask for, and the rest."""
+    kept: list[Any] = []
+    denied: list[Any] = []
+    for element in elements:
+        (kept if allows(element) else denied).append(element)
+    return kept, denied
 
 
 def allows_one(guard: ClientGuard, rights: tuple[tuple[Operation, ResourceType], ...], name: str) -> bool:

@@ -10,6 +10,7 @@ from strandline.handlers.access.checks import (
     AccessOutcome,
     CheckedRequest,
     element_class,
+    parted,
     reduced,
     refuse,
     refused,
@@ -41,12 +42,9 @@ def find_coordinator(asked: CheckedRequest) -> AccessOutcome | None:
         outcome.answer.node_id = outcome.answer.port = -1
         return outcome
     struct = element_class(request, "coordinators")
-    kept = [key for key in request.coordinator_keys if _may_find(asked, kind, key)]
-    refusals = [
-        with_error(struct(key=key, node_id=-1, port=-1), REFUSALS[kind], asked.version)
-        for key in request.coordinator_keys
-        if key not in kept
-    ]
+    kept, denied = parted(request.coordinator_keys, lambda key: _may_find(asked, kind, key))
+    code = REFUSALS[kind]
+    refusals = [with_error(struct(key=key, node_id=-1, port=-1), code, asked.version) for key in denied]
     if not refusals:
         return None
     request.coordinator_keys = kept
@@ -260,9 +258,9 @@ def describe_transactions(asked: CheckedRequest) -> AccessOutcome | None:
     guard, request = asked.guard, asked.request
     struct = element_class(request, "transaction_states")
     code = int(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    ids = request.transactional_ids
-    kept = [each for each in ids if guard.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each)]
-    refusals = [struct(transactional_id=each, error_code=code) for each in ids if each not in kept]
+    right = Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID
+    kept, denied = parted(request.transactional_ids, lambda each: guard.allows(*right, each))
+    refusals = [struct(transactional_id=each, error_code=code) for each in denied]
     request.transactional_ids = kept
 
     def amend(response: Any) -> Any:
@@ -294,11 +292,8 @@ def described_groups(items: str) -> Any:
         guard, request = asked.guard, asked.request
         struct = element_class(request, "groups")
         kind, code = ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED
-        ids = getattr(request, items)
-        kept = [group_id for group_id in ids if guard.allows(Operation.DESCRIBE, kind, group_id)]
-        refusals = [
-            with_error(struct(group_id=group_id), code, asked.version) for group_id in ids if group_id not in kept
-        ]
+        kept, denied = parted(getattr(request, items), lambda each: guard.allows(Operation.DESCRIBE, kind, each))
+        refusals = [with_error(struct(group_id=group_id), code, asked.version) for group_id in denied]
         setattr(request, items, kept)
 
         def amend(response: Any) -> Any:
