@@ -6,6 +6,7 @@ it fails for a reason that comes behind the rights. `EXTRA` has requests that ne
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -22,6 +23,7 @@ from tests.differential.rights_stage import (
     ORDERS,
     PARTLY,
     PAYMENTS,
+    READERS,
     SECRET,
     SPARE,
     USERS,
@@ -31,7 +33,7 @@ from tests.differential.rights_stage import (
     commit,
 )
 from tests.differential.stage import records
-from tests.differential.talk import Talk
+from tests.differential.talk import PATIENCE_S, Talk
 from tests.differential.words import Id
 
 from strandline.broker.network.routes import OWN_APIS_FROM, Route, routes
@@ -462,6 +464,8 @@ def extra() -> Iterator[RightsCase]:
             "validate_only": True,
         }
         yield from newest(44, f"of resource type {kind}", fields)
+    for user in (*USERS, *PARTLY):
+        yield RightsCase(68, ROUTES[68].version_max, "by a pattern", user, {}, script=read_by_pattern)
     yield from newest(75, "all topics", {"topics": [], "response_partition_limit": 100})
 
 
@@ -473,6 +477,24 @@ def fetch_session(version: int, talk: RightsTalk, user: str) -> None:
     talk.ask(1, version, client=user, **session)
     again = fetch(version, Names([SECRET], [], []), session_id=opened.session_id, session_epoch=2)
     talk.ask(1, version, client=user, **again)
+
+
+def read_by_pattern(talk: RightsTalk, user: str) -> None:
+    """Subscribe to what matches a pattern, and write down what a member gets of it."""
+    fields = {"group_id": f"{READERS}-{user}", "member_id": f"{user}-reads"}
+    pattern = {"subscribed_topic_regex": f"{ORDERS}|{SECRET}", "rebalance_timeout_ms": 60_000}
+    found = talk.look(68, 1, client=user, member_epoch=0, topic_partitions=[], **fields, **pattern)
+    deadline = time.monotonic() + PATIENCE_S
+    while not found.error_code and not (found.assignment and found.assignment.topic_partitions):
+        assert time.monotonic() < deadline, "the member gets nothing to read"
+        time.sleep(0.02)
+        found = talk.look(68, 1, client=user, member_epoch=found.member_epoch, topic_partitions=None, **fields)
+    if found.error_code:
+        talk.note(ErrorCode(found.error_code).name)
+        return
+    topics = {topic_id: topic for topic, topic_id in talk.ids.items()}
+    talk.note(sorted(topics[each.topic_id] for each in found.assignment.topic_partitions))
+    talk.look(68, 1, client=user, member_epoch=-1, **fields)
 
 
 def as_follower(version: int, names: Names) -> Fields:

@@ -34,6 +34,8 @@ PARTLY: Final = ("erin", "frank", "grace", "heidi")
 
 ORDERS, INBOX, VICTIM, SECRET = "orders", "inbox", "victim", "secret"
 BILLING, SPARE, WATCHERS = "billing", "spare", "watchers"
+READERS = "readers"
+"""Each user has a group of its own that begins like this."""
 PAYMENTS, OPEN = "payments", "transfers"
 NOWHERE = "absent"
 """A topic, a group and a transactional id that are not there, and that no ACL names."""
@@ -42,6 +44,7 @@ FRESH = "fresh"
 NAMED: Final = (
     *((ResourceType.TOPIC, name) for name in (ORDERS, INBOX, VICTIM)),
     *((ResourceType.GROUP, name) for name in (BILLING, SPARE, WATCHERS)),
+    *((ResourceType.GROUP, f"{READERS}-{user}") for user in (*USERS, *PARTLY)),
     *((ResourceType.TRANSACTIONAL_ID, name) for name in (PAYMENTS, OPEN)),
 )
 """What ACLs allow. No ACL names the topic SECRET."""
