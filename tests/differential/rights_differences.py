@@ -7,12 +7,10 @@ from fnmatch import fnmatchcase
 from tests.differential.comparison import Unlike
 from tests.differential.differences import Difference
 
-NO_LIST = "A partition with an error has no list of aborted transactions; Kafka sends an empty one with this error."
 LEADER_NAMED = "A replica that is not one of the partition is told the leader, as every other client is."
 NO_TEXT = "Where there is no error there is no text; Kafka sends an empty one."
 
 RIGHTS_DIFFERENCES: tuple[Difference, ...] = (
-    Difference("Fetch *", "aborted_transactions null", "no aborted_transactions", NO_LIST),
     Difference(
         "Fetch 1[2-5]: as a follower: *",
         "leader_epoch 0; leader_id 1",

@@ -30,7 +30,9 @@ TOPIC_ID_FROM: Final = 13
 REPLICA_STATE_FROM: Final = 15
 ENDPOINTS_FROM: Final = 16
 HIGH_WATERMARK_FROM: Final = 18
-ABSENT_CODES: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
+ABSENT_CODES: Final = frozenset(
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+)
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
@@ -254,8 +256,8 @@ def encode_fetch_response(
     """
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(throttle_ms, error_code, session_id) if version >= 7 else _INT32.pack(throttle_ms)
-    # Aborted transactions: null if the request did not ask, empty for an unknown partition. Version 11 added the
-    # preferred read replica, always "none".
+    # Aborted transactions: null if the request did not ask, empty for a partition that is unknown or refused. Version
+    # 11 added the preferred read replica, always "none".
     replica = b"\xff\xff\xff\xff" if version >= 11 else b""
     absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica
     between = absent if isolation_level else (b"\x00" if flexible else b"\xff\xff\xff\xff") + replica
