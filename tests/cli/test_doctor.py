@@ -15,6 +15,7 @@ from tests.cli.conftest import CommandLine
 from strandline.cli.common.client import Cluster
 from strandline.cli.doctor import disk as doctor_disk
 from strandline.cli.doctor.cluster import (
+    access_findings,
     address_findings,
     data_findings,
     partition_findings,
@@ -220,3 +221,16 @@ def test_partitions_without_leaders_are_a_problem() -> None:
     found: list[Finding] = list(partition_findings(metadata))
     assert levels(found) == ["problem", "warning"]
     assert "log dump" in found[0].advice
+
+
+@pytest.mark.parametrize(
+    ("host", "authorizer", "expected"),
+    [
+        ("10.0.0.5", "", ["warning"]),
+        ("10.0.0.5", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", ["ok"]),
+        # A broker that only this machine reaches needs none.
+        ("127.0.0.1", "", []),
+    ],
+)
+def test_a_broker_without_access_rules(host: str, authorizer: str, expected: list[str]) -> None:
+    assert levels(access_findings(1, host, authorizer)) == expected

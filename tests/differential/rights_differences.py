@@ -8,7 +8,6 @@ from tests.differential.comparison import Unlike
 from tests.differential.differences import Difference
 
 LEADER_NAMED = "A replica that is not one of the partition is told the leader, as every other client is."
-NO_TEXT = "Where there is no error there is no text; Kafka sends an empty one."
 
 RIGHTS_DIFFERENCES: tuple[Difference, ...] = (
     Difference(
@@ -23,9 +22,6 @@ RIGHTS_DIFFERENCES: tuple[Difference, ...] = (
         "no node_endpoints",
         LEADER_NAMED,
     ),
-    Difference("DescribeAcls *", "error_message null", "no error_message", NO_TEXT),
-    Difference("CreateAcls *", "error_message null", "no error_message", NO_TEXT),
-    Difference("DescribeClientQuotas *", "error_message null", "no error_message", NO_TEXT),
 )
 
 

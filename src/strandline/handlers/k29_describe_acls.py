@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: DescribeAclsRequest) -> DescribeAcl
         for part in found:
             for acl in part:
                 resources.setdefault((acl.resource_type, acl.pattern_type, acl.name), []).append(acl)
-        answer = DescribeAclsResponse(error_message=None)
+        answer = DescribeAclsResponse()
         reply_in_parts(context, answer, (_resource(each, context.api_version) for each in resources.values()))
 
     gradually(context.node.runtime, selected(), on_selected)

@@ -51,5 +51,5 @@ def handle(context: RequestContext, request: CreateAclsRequest) -> Any:
 
 def _result(error: BaseException | None) -> AclCreationResult:
     if error is None:
-        return AclCreationResult(error_message=None)
+        return AclCreationResult()
     return AclCreationResult(error_code=error_code(error), error_message=error_message(error))

@@ -49,9 +49,7 @@ def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Des
             parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
             entry = entries[entity] = EntryData(entity=parts)
         entry.values.append(ValueData(key=record.key, value=record.value))
-    return DescribeClientQuotasResponse(
-        error_message=None, entries=[entries[entity] for entity in sorted(entries, key=repr)]
-    )
+    return DescribeClientQuotasResponse(entries=[entries[entity] for entity in sorted(entries, key=repr)])
 
 
 def _filters(components: Sequence[ComponentData]) -> dict[str, Callable[[str | None], bool]]:

@@ -61,7 +61,7 @@ def described(node: NodeOfOne, version: int = 3, **selection: Any) -> set[tuple[
         "permission_type": Permission.ANY,
     }
     answer = ask(k29_describe_acls, node, DescribeAclsRequest(**facts | selection), version, DescribeAclsResponse)
-    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.error_code, answer.error_message) == (0, "")
     assert len({(each.resource_type, each.resource_name, each.pattern_type) for each in answer.resources}) == len(
         answer.resources
     )
@@ -95,7 +95,7 @@ def delete(node: NodeOfOne, *filters: DeleteAclsFilter, version: int = 3) -> lis
 def test_acls_are_created_described_and_deleted(version: int) -> None:
     node = AuthorizedNode()
     prefixed = creation("ord", resource_pattern_type=PatternType.PREFIXED, principal="User:bob", host="10.0.0.1")
-    assert create(node, creation(), prefixed, creation(), version=version) == [(0, None)] * 3
+    assert create(node, creation(), prefixed, creation(), version=version) == [(0, "")] * 3
     first = (2, "orders", 3, "User:alice", "*", 3)
     second = (2, "ord", 4, "User:bob", "10.0.0.1", 3)
     assert described(node, version) == {first, second}
@@ -152,14 +152,14 @@ def test_the_acls_of_a_request_are_written_together() -> None:
     written: list[int] = []
     write = node.controller_write
     node.controller.connect(node.runtime, lambda records, done: (written.append(len(records)), write(records, done)))
-    assert create(node, *(creation(f"topic-{number}") for number in range(50))) == [(0, None)] * 50
+    assert create(node, *(creation(f"topic-{number}") for number in range(50))) == [(0, "")] * 50
     assert written == [50]
 
 
 def test_many_acls_are_answered_in_slices() -> None:
     node = AuthorizedNode(runtime=SlowRuntime())
     names = [f"topic-{number}" for number in range(3_000)]
-    assert create(node, *map(creation, names)) == [(0, None)] * 3_000
+    assert create(node, *map(creation, names)) == [(0, "")] * 3_000
     assert {each[1] for each in described(node)} == set(names)
     (result,) = delete(node, deletion(principal_filter="User:alice"))
     assert len(result.matching_acls) == 3_000

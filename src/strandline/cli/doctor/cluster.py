@@ -145,6 +145,9 @@ def broker_setting_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iter
             continue
         if entries is None:
             return
+        authorizer = entries.get("authorizer.class.name")
+        if authorizer is not None:
+            yield from access_findings(broker.id, broker.host, authorizer.value or "")
         mode = entries.get("flush.mode")
         if mode is None:
             interval = entries.get("log.flush.interval.messages")
@@ -157,6 +160,19 @@ def broker_setting_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iter
             yield warning("flush-mode", text, advice)
         else:
             yield ok("flush-mode", f"broker {broker.id} has flush.mode={mode.value}")
+
+
+def access_findings(broker_id: int, host: str, authorizer: str) -> Iterator[Finding]:
+    """Yield whether access rules decide what clients of a broker at this address may do."""
+    if authorizer:
+        yield ok("access-rules", f"broker {broker_id} checks the rights of its clients")
+    elif not is_loopback(host):
+        yield warning(
+            "access-rules",
+            f"broker {broker_id} has no authorizer: all who can connect to {host} can read and change everything",
+            "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer, first with "
+            "authorizer.mode=report; docs/security.md has the way",
+        )
 
 
 def clock_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Finding]:
