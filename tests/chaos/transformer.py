@@ -125,6 +125,10 @@ class Worker:
             return
         # Who it was when it read. Asked for later, it might be a member of a generation that has others read them.
         identity = self._consumer.consumer_group_metadata()
+        if not self._consumer.memberid():
+            # The coordinator has removed it, and the callback that says so comes with the next poll. As in Kafka, a
+            # transaction of no member is not fenced by the group, so it must not commit what others read by now.
+            return
         taken = _ranges(records)
         self._sends = []
         self._producer.begin_transaction()
