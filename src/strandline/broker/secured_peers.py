@@ -36,10 +36,9 @@ def authenticate_clients(environment: Environment, *servers: SocketServer) -> No
 def logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], ClientLogin] | None]:
     """Return how this node logs in to brokers and to controllers."""
     brokers, _ = config.inter_broker_listener()
-    controllers = next(iter(config.controller_listener_names), "")
     # A node that no other can join never connects to one.
     is_member = bool(config.controller_listeners()) or config.names_other_voters() or not config.is_controller
-    logins: dict[str, Callable[[], ClientLogin] | None] = {}
+    made: dict[str, Callable[[], ClientLogin] | None] = {}
     for name, listener, mechanism, setting in (
         (
             "broker_login",
@@ -49,7 +48,7 @@ def logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], Cli
         ),
         (
             "controller_login",
-            controllers,
+            config.controller_listener() or "",
             config.sasl_mechanism_controller_protocol,
             "sasl.mechanism.controller.protocol",
         ),
@@ -57,8 +56,8 @@ def logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], Cli
         if is_member and config.security_protocol(listener.upper()) in SASL_PROTOCOLS:
             from strandline.broker.network.sasl.sasl_listeners import node_login
 
-            logins[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
-    return logins
+            made[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
+    return made
 
 
 def networks(config: BrokerConfig, runtime: Runtime, network: Network) -> tuple[NodeTls | None, Network, Network]:

@@ -141,9 +141,7 @@ class BrokerConfig(
         in_the_clear = [
             each.name
             for each in config.client_listeners() + config.controller_listeners()
-            if config.security_protocol(each.name) == SASL_PLAINTEXT
-            and not is_loopback(each.host)
-            and sends_secrets(config, each.name)
+            if config._is_in_the_clear(each) and sends_secrets(config, each.name)
         ]
         if in_the_clear:
             warning = f"passwords or tokens are sent in the clear to {', '.join(in_the_clear)}: there is no TLS"
@@ -190,10 +188,12 @@ class BrokerConfig(
 
     def _check_protocols(self) -> None:
         for listener in self.client_listeners() + self.controller_listeners():
-            protocol = self.security_protocol(listener.name)
-            if protocol in SASL_PROTOCOLS:
-                is_in_the_clear = protocol == SASL_PLAINTEXT and not is_loopback(listener.host)
-                check_sasl_listener(self, listener.name, is_in_the_clear=is_in_the_clear)
+            if self.security_protocol(listener.name) in SASL_PROTOCOLS:
+                check_sasl_listener(self, listener.name, is_in_the_clear=self._is_in_the_clear(listener))
+
+    def _is_in_the_clear(self, listener: ListenerAddress) -> bool:
+        """Return whether logins at a listener are sent to other machines without TLS."""
+        return self.security_protocol(listener.name) == SASL_PLAINTEXT and not is_loopback(listener.host)
 
     def _check_dynamic(self) -> None:
         """Check dynamic settings. A node that accepts no connection is rejected, because no client could undo that."""

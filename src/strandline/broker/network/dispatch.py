@@ -259,28 +259,18 @@ class Dispatcher:
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
-        if self.forward is not None and route.is_forwarded:
+        if (forward := self.forward) is not None and route.is_forwarded:
             header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
             if self.node.authorizer is None or route.api_key not in ALTERS_CONFIGS:
-                self.forward(context, request, header + view)
+                forward(context, request, header + view)
             else:
-                self._forward_allowed(context, request, header + view[:at], header + view)
+                _forward_allowed(forward, context, request, header + view[:at], header + view)
         elif self.forward is None and route.for_active and not self.is_active():
             self._refuse_inactive(context, request)
         elif (response := serve(context, route, request)) is not None:
             context.reply(response)
         if self.clock_ns is not None and (took_ns := self.clock_ns() - began_ns) > SLOW_NS:
             self.slow = took_ns, route.name, context.client_host, client_id
-
-    def _forward_allowed(self, context: RequestContext, request: Message, header: bytes, content: bytes) -> None:
-        """Forward what the client may change. A part of it is checked here, against this broker and its files."""
-        allowed = reduce(context, context.route, request)
-        if isinstance(allowed, RefusedRequest):
-            context.reply(allowed.response)
-        elif allowed is request and context.amend is None:
-            self.forward(context, request, content)  # type: ignore[misc]  # only with a way to forward
-        else:
-            self.forward(context, allowed, header + encode(allowed, context.api_version))  # type: ignore[misc]
 
     def _refuse_inactive(self, context: RequestContext, request: Message) -> None:
         """What only the active controller can answer has come to another one."""
@@ -328,3 +318,16 @@ class Dispatcher:
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call on the next turn of the loop."""
         self.node.runtime.call_soon(callback)
+
+
+def _forward_allowed(
+    forward: Forward, context: RequestContext, request: Message, header: bytes, content: bytes
+) -> None:
+    """Forward what the client may change. A part of it is checked here, against this broker and its files."""
+    allowed = reduce(context, context.route, request)
+    if isinstance(allowed, RefusedRequest):
+        context.reply(allowed.response)
+    elif allowed is request and context.amend is None:
+        forward(context, request, content)
+    else:
+        forward(context, allowed, header + encode(allowed, context.api_version))

@@ -180,7 +180,7 @@ class SocketTransport:
             self._out = deque(pieces)
         else:
             self._out.extend(pieces)
-            self.unsent_bytes += _weight(pieces)
+            self.unsent_bytes += held_bytes(pieces)
         if not self.is_congested:
             self._drain()
 
@@ -195,7 +195,7 @@ class SocketTransport:
 
     def _begin_congestion(self) -> None:
         self.is_congested = True
-        self.unsent_bytes = _weight(self._out or ())
+        self.unsent_bytes = held_bytes(self._out or ())
 
     def _drain(self) -> None:
         """Send what the socket takes, up to a turn's share."""
@@ -363,7 +363,7 @@ class SocketTransport:
         self.receiver = None
 
 
-def _weight(pieces: Iterable[Piece]) -> int:
+def held_bytes(pieces: Iterable[Piece]) -> int:
     """Return how many bytes of memory these pieces take while they wait."""
     return sum(len(piece) if isinstance(piece, bytes) else SLICE_OVERHEAD_BYTES for piece in pieces)
 

@@ -19,8 +19,8 @@ from strandline.cli.acl.rules import (
     TransactionalIds,
     Users,
     Write,
-    acl_json,
     require_principals,
+    tell_outcome,
     words_of,
 )
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
@@ -72,10 +72,7 @@ def grant(
         create_acls(cluster, new)
     for acl in acls:
         outcome = "exists" if acl not in new else "would be created" if dry_run else "created"
-        if as_json:
-            output.json_line(acl_json(acl) | {"outcome": outcome})
-        else:
-            output.line(f"{outcome}: {words_of(acl)}")
+        tell_outcome(output, acl, outcome)
     _tell_denials(output, acls, existing)
 
 

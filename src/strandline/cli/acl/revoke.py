@@ -19,8 +19,8 @@ from strandline.cli.acl.rules import (
     TransactionalIds,
     Users,
     Write,
-    acl_json,
     require_principals,
+    tell_outcome,
     words_of,
 )
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
@@ -86,10 +86,7 @@ def revoke(
         doomed = delete_acls(cluster, doomed)
     for acl in doomed:
         outcome = "would be deleted" if dry_run else "deleted"
-        if as_json:
-            output.json_line(acl_json(acl) | {"outcome": outcome})
-        else:
-            output.line(f"{outcome}: {words_of(acl)}")
+        tell_outcome(output, acl, outcome)
 
 
 def _hint(theirs: list[Acl], owners: list[str]) -> str:

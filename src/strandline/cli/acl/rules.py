@@ -11,6 +11,7 @@ import typer
 
 from strandline.cli.common import completion
 from strandline.cli.common.failures import UsageFailed, did_you_mean
+from strandline.cli.common.output import Output
 from strandline.security.acl.access_rule import Acl, name_of
 from strandline.security.acl.kinds import (
     CLUSTER_NAME,
@@ -128,6 +129,14 @@ class AclOptions:
             for principal in principals
             for kind, pattern, name, operation in self.pairs()
         ]
+
+
+def tell_outcome(output: Output, acl: Acl, outcome: str) -> None:
+    """Print what became of an ACL."""
+    if output.as_json:
+        output.json_line(acl_json(acl) | {"outcome": outcome})
+    else:
+        output.line(f"{outcome}: {words_of(acl)}")
 
 
 def principals_of(users: Names, principals: Names) -> list[str]:

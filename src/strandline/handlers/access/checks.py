@@ -13,7 +13,7 @@ from strandline.codec.answers import response_class
 from strandline.codec.message import Message
 from strandline.errors import ErrorCode
 from strandline.handlers.access.client_guard import ClientGuard
-from strandline.handlers.support.refusals import refusal
+from strandline.handlers.support.refusals import refusal, struct_of
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.security.acl.kinds import CLUSTER_NAME, Operation, ResourceType
 
@@ -73,12 +73,12 @@ def no_right(asked: CheckedRequest) -> None:
     """Allow the request: it needs no right, or its handler checks each part."""
 
 
-def whole(*rights: tuple[Operation, ResourceType], name: str = "") -> Check:
-    """Return the check of a request that needs one of `rights`, on the resource that the field `name` names."""
+def whole(operation: Operation, kind: ResourceType, name: str = "") -> Check:
+    """Return the check of a request that needs one right, on the cluster or the resource in the field `name`."""
 
     def check(asked: CheckedRequest) -> AccessOutcome | None:
         resource = getattr(asked.request, name) if name else CLUSTER_NAME
-        return None if allows_one(asked.guard, rights, resource) else refused(asked, rights[0][1])
+        return None if asked.guard.allows(operation, kind, resource) else refused(asked, kind)
 
     return check
 
@@ -158,10 +158,6 @@ def parted(elements: list[Any], allows: Callable[[Any], bool]) -> tuple[list[Any
     return kept, denied
 
 
-def allows_one(guard: ClientGuard, rights: tuple[tuple[Operation, ResourceType], ...], name: str) -> bool:
-    return any(guard.shows(operation, kind, name) for operation, kind in rights[1:]) or guard.allows(*rights[0], name)
-
-
 def refused(asked: CheckedRequest, kind: ResourceType) -> AccessOutcome:
     """Return the refusal of the whole request."""
     code = REFUSALS[kind]
@@ -182,7 +178,7 @@ def reduced(asked: CheckedRequest, results: str, refusals: list[Any], *, is_empt
 
 def element_class(request: Message, results: str) -> Any:
     """Return the class of the elements of an array in the response to `request`."""
-    return next(field.struct for field in response_class(type(request)).FIELDS if field.name == results)
+    return struct_of(response_class(type(request)), results)
 
 
 def refuse(struct: Any, element: Any, code: ErrorCode, version: int, *, name: str = "") -> Any:

@@ -17,6 +17,7 @@ from strandline.handlers.access.checks import (
     with_error,
 )
 from strandline.handlers.access.topic_checks import topic_name
+from strandline.handlers.support.refusals import struct_of
 from strandline.security.acl.kinds import Operation, ResourceType
 
 COORDINATORS_FROM: Final = 4
@@ -59,22 +60,19 @@ def _may_find(asked: CheckedRequest, kind: ResourceType, key: str) -> bool:
 
 def commits(asked: CheckedRequest) -> AccessOutcome | None:
     """Check what commits offsets: READ on each topic. The checks of group and transaction come before."""
-    return _each_topic(asked, Operation.READ)
-
-
-def _each_topic(asked: CheckedRequest, operation: Operation) -> AccessOutcome | None:
-    kept, refusals = [], []
-    struct = element_class(asked.request, "topics")
-    for topic in asked.request.topics:
-        name = _name(asked, topic)
-        if name is None or asked.guard.allows(operation, ResourceType.TOPIC, name):
-            kept.append(topic)
-        else:
-            refusals.append(refuse(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
-    if not refusals:
+    kept, denied = parted(asked.request.topics, lambda topic: _allows_topic(asked, Operation.READ, topic))
+    if not denied:
         return None
+    struct = element_class(asked.request, "topics")
     asked.request.topics = kept
+    refusals = [refuse(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version) for topic in denied]
     return reduced(asked, "topics", refusals, is_empty=not kept)
+
+
+def _allows_topic(asked: CheckedRequest, operation: Operation, topic: Any) -> bool:
+    """Return whether the client may do this with a topic. One that is unknown is for the handler to refuse."""
+    name = _name(asked, topic)
+    return name is None or asked.guard.allows(operation, ResourceType.TOPIC, name)
 
 
 def _name(asked: CheckedRequest, topic: Any) -> str | None:
@@ -101,7 +99,7 @@ def offset_fetch(asked: CheckedRequest) -> AccessOutcome | None:
     if asked.version < GROUPS_FROM:
         return _offset_fetch_of_one(asked)
     struct = element_class(asked.request, "groups")
-    topic_struct = next(field.struct for field in struct.FIELDS if field.name == "topics")
+    topic_struct = struct_of(struct, "topics")
     kept, refusals, by_group = [], [], {}
     for group in asked.request.groups:
         if not asked.guard.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
@@ -150,15 +148,9 @@ def _hidden_topics(asked: CheckedRequest, group: Any, struct: Any) -> list[Any] 
     """
     if group.topics is None:
         return None
-    kept, refusals = [], []
-    for topic in group.topics:
-        name = _name(asked, topic)
-        if name is None or asked.guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
-            kept.append(topic)
-        else:
-            refusals.append(_no_offset(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version))
+    kept, denied = parted(group.topics, lambda topic: _allows_topic(asked, Operation.DESCRIBE, topic))
     group.topics = kept
-    return refusals
+    return [_no_offset(struct, topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.version) for topic in denied]
 
 
 def _no_offset(struct: Any, topic: Any, code: ErrorCode, version: int) -> Any:
@@ -216,7 +208,7 @@ def add_partitions(asked: CheckedRequest) -> AccessOutcome | None:
     if not codes:
         return None
     struct = element_class(request, "results_by_topic_v3_and_below")
-    part_struct = next(field.struct for field in struct.FIELDS if field.name == "results_by_partition")
+    part_struct = struct_of(struct, "results_by_partition")
     refusals = [
         struct(
             name=topic.name,
@@ -241,7 +233,7 @@ def markers(asked: CheckedRequest) -> AccessOutcome | None:
     ):
         return None
     struct = element_class(asked.request, "markers")
-    topic_struct = next(field.struct for field in struct.FIELDS if field.name == "topics")
+    topic_struct = struct_of(struct, "topics")
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     refusals = [
         struct(

@@ -27,7 +27,6 @@ from strandline.handlers.access.topic_checks import (
     create_topics,
     delete_topics,
     describe_cluster,
-    epochs,
     flat,
     log_dirs,
 )
@@ -36,12 +35,12 @@ from strandline.security.acl.kinds import Operation, ResourceType
 CLUSTER, GROUP, TOPIC = ResourceType.CLUSTER, ResourceType.GROUP, ResourceType.TOPIC
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
-_CLUSTER_ACTION: Final = whole((Operation.CLUSTER_ACTION, CLUSTER))
-_CLUSTER_ALTER: Final = whole((Operation.ALTER, CLUSTER))
-_CLUSTER_DESCRIBE: Final = whole((Operation.DESCRIBE, CLUSTER))
-_CLUSTER_CONFIGS: Final = whole((Operation.DESCRIBE_CONFIGS, CLUSTER))
-_GROUP_READ: Final = whole((Operation.READ, GROUP), name="group_id")
-_TRANSACTION_WRITE: Final = whole((Operation.WRITE, TRANSACTIONAL_ID), name="transactional_id")
+_CLUSTER_ACTION: Final = whole(Operation.CLUSTER_ACTION, CLUSTER)
+_CLUSTER_ALTER: Final = whole(Operation.ALTER, CLUSTER)
+_CLUSTER_DESCRIBE: Final = whole(Operation.DESCRIBE, CLUSTER)
+_CLUSTER_CONFIGS: Final = whole(Operation.DESCRIBE_CONFIGS, CLUSTER)
+_GROUP_READ: Final = whole(Operation.READ, GROUP, "group_id")
+_TRANSACTION_WRITE: Final = whole(Operation.WRITE, TRANSACTIONAL_ID, "transactional_id")
 
 IN_HANDLER: Final = frozenset((0, 1, 3, *range(38, 42), 75))
 """Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it. The
@@ -67,7 +66,7 @@ RIGHTS: Final[dict[int, Check]] = {
     20: delete_topics,
     21: each("topics", "name", Operation.DELETE, TOPIC, "topics"),
     22: init_producer_id,
-    23: epochs,
+    23: each("topics", "topic", Operation.DESCRIBE, TOPIC, "topics", or_cluster=Operation.CLUSTER_ACTION),
     24: add_partitions,
     25: in_turn(_TRANSACTION_WRITE, _GROUP_READ),
     26: _TRANSACTION_WRITE,
@@ -95,11 +94,11 @@ RIGHTS: Final[dict[int, Check]] = {
     45: _CLUSTER_ALTER,
     46: _CLUSTER_DESCRIBE,
     47: in_turn(
-        whole((Operation.DELETE, GROUP), name="group_id"),
+        whole(Operation.DELETE, GROUP, "group_id"),
         each("topics", "name", Operation.READ, TOPIC, "topics"),
     ),
     48: _CLUSTER_CONFIGS,
-    49: whole((Operation.ALTER_CONFIGS, CLUSTER)),
+    49: whole(Operation.ALTER_CONFIGS, CLUSTER),
     50: _CLUSTER_DESCRIBE,
     51: _CLUSTER_ALTER,
     52: _CLUSTER_ACTION,
@@ -127,11 +126,11 @@ RIGHTS: Final[dict[int, Check]] = {
     74: _CLUSTER_CONFIGS,
     75: no_right,
     20_000: commit_batch,
-    20_001: whole((Operation.DESCRIBE, GROUP), name="group_id"),
+    20_001: whole(Operation.DESCRIBE, GROUP, "group_id"),
     20_002: group_lag,
     20_003: hide("transactions", "transactional_id", Operation.DESCRIBE, TRANSACTIONAL_ID),
     20_004: hide("sinks", "sink_id", Operation.DESCRIBE, TRANSACTIONAL_ID),
-    20_005: whole((Operation.WRITE, TRANSACTIONAL_ID), name="sink_id"),
+    20_005: whole(Operation.WRITE, TRANSACTIONAL_ID, "sink_id"),
     20_006: each("topics", "name", Operation.DESCRIBE, TOPIC, "topics"),
     20_007: _CLUSTER_DESCRIBE,
     20_008: flat(Operation.ALTER),

@@ -10,6 +10,7 @@ from strandline.handlers.access.checks import (
     AccessOutcome,
     CheckedRequest,
     element_class,
+    parted,
     reduced,
     refuse,
     refused,
@@ -17,7 +18,7 @@ from strandline.handlers.access.checks import (
 )
 from strandline.ids import ZERO_UUID
 from strandline.quorum.image.cluster_image import RESOURCE_GROUP, RESOURCE_TOPIC
-from strandline.security.acl.kinds import Operation, ResourceType
+from strandline.security.acl.kinds import CLUSTER_NAME, Operation, ResourceType
 
 TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 LOG_DIRS_ERROR_FROM: Final = 3
@@ -99,18 +100,17 @@ def configs(operation: Operation, results: str) -> Any:
     """Return the check of resources with settings: topics and groups have their own right, all others the cluster's."""
 
     def check(asked: CheckedRequest) -> AccessOutcome | None:
-        kept, refusals = [], []
-        struct = element_class(asked.request, results)
-        for resource in asked.request.resources:
-            kind = _KINDS.get(resource.resource_type, ResourceType.CLUSTER)
-            name = (resource.resource_name,) if kind is not ResourceType.CLUSTER else ()
-            if asked.guard.allows(operation, kind, *name):
-                kept.append(resource)
-            else:
-                refusals.append(refuse(struct, resource, REFUSALS[kind], asked.version))
-        if not refusals:
+        def allows(resource: Any) -> bool:
+            kind = _kind(resource)
+            name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+            return asked.guard.allows(operation, kind, name)
+
+        kept, denied = parted(asked.request.resources, allows)
+        if not denied:
             return None
+        struct = element_class(asked.request, results)
         asked.request.resources = kept
+        refusals = [refuse(struct, each, REFUSALS[_kind(each)], asked.version) for each in denied]
         return reduced(asked, results, refusals, is_empty=not kept)
 
     return check
@@ -119,20 +119,8 @@ def configs(operation: Operation, results: str) -> Any:
 _KINDS: Final = {RESOURCE_TOPIC: ResourceType.TOPIC, RESOURCE_GROUP: ResourceType.GROUP}
 
 
-def epochs(asked: CheckedRequest) -> AccessOutcome | None:
-    """Check OffsetForLeaderEpoch: CLUSTER_ACTION, which followers have, or DESCRIBE on each topic."""
-    guard = asked.guard
-    if guard.shows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER):
-        return None
-    topics = asked.request.topics
-    kept = [topic for topic in topics if guard.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)]
-    if len(kept) == len(topics):
-        return None
-    struct = element_class(asked.request, "topics")
-    names = {topic.topic for topic in kept}
-    refusals = [refuse(struct, topic, TOPIC_REFUSED, asked.version) for topic in topics if topic.topic not in names]
-    asked.request.topics = kept
-    return reduced(asked, "topics", refusals, is_empty=not kept)
+def _kind(resource: Any) -> ResourceType:
+    return _KINDS.get(resource.resource_type, ResourceType.CLUSTER)
 
 
 def log_dirs(asked: CheckedRequest) -> AccessOutcome | None:
@@ -165,16 +153,14 @@ def flat(operation: Operation) -> Any:
     """Return the check of a request by topics whose response lists partitions without their topics around them."""
 
     def check(asked: CheckedRequest) -> AccessOutcome | None:
-        topics = asked.request.topics
-        kept = [topic for topic in topics if asked.guard.allows(operation, ResourceType.TOPIC, topic.topic)]
-        if len(kept) == len(topics):
+        right = operation, ResourceType.TOPIC
+        kept, denied = parted(asked.request.topics, lambda topic: asked.guard.allows(*right, topic.topic))
+        if not denied:
             return None
         struct = element_class(asked.request, "partitions")
-        allowed = {topic.topic for topic in kept}
         refusals = [
             with_error(struct(topic=topic.topic, partition=index), TOPIC_REFUSED, asked.version)
-            for topic in topics
-            if topic.topic not in allowed
+            for topic in denied
             for index in topic.partitions or (-1,)
         ]
         asked.request.topics = kept

@@ -24,7 +24,7 @@ def refusal(request: Message, version: int, code: int, message: str | None = Non
     has_parts = request.API_KEY in _PARTS
     if has_parts:
         array, parts = _PARTS[request.API_KEY]
-        part_class = _element_class(answer_class, array)
+        part_class = struct_of(answer_class, array)
         setattr(answer, array, [part_class(**facts) for facts in parts(request)])
     return answer if _set_error(answer, version, code, message) or has_parts else None
 
@@ -42,10 +42,9 @@ def _set_error(answer: Any, version: int, code: int, message: str | None) -> boo
     return "error_code" in names
 
 
-def _element_class(message_class: type[Message], array: str) -> type[Message]:
-    found = next(field.struct for field in message_class.FIELDS if field.name == array)
-    assert found is not None
-    return found
+def struct_of(message_class: type[Message], array: str) -> Any:
+    """Return the class of the elements of an array."""
+    return next(field.struct for field in message_class.FIELDS if field.name == array)
 
 
 def _topics(request: Any) -> list[dict[str, Any]]:

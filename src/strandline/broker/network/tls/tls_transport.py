@@ -23,7 +23,7 @@ from typing import Final
 
 from strandline.broker.network.connection import release
 from strandline.broker.network.disconnects import Disconnects
-from strandline.broker.network.socket_transport import SLICE_OVERHEAD_BYTES, TURN_BYTES_MAX, ReceiveBuffer
+from strandline.broker.network.socket_transport import TURN_BYTES_MAX, ReceiveBuffer, held_bytes
 from strandline.broker.network.tls.tls_handshakes import Handshakes
 from strandline.broker.network.transport import Piece, Receiver
 from strandline.log.segment.log_slice import LogSlice
@@ -319,13 +319,13 @@ class TlsTransport:
             self._out = deque(pieces)
         else:
             self._out.extend(pieces)
-            self.unsent_bytes += _weight(pieces)
+            self.unsent_bytes += held_bytes(pieces)
         if not self.is_congested:
             self._drain()
 
     def _congest(self) -> None:
         self.is_congested = True
-        self.unsent_bytes = _weight(list(self._out or ())) + len(self._chunk or b"")
+        self.unsent_bytes = held_bytes(self._out or ()) + len(self._chunk or b"")
         if self.receiver is not None:
             self.receiver.on_congested()
         if not self._writing:
@@ -395,7 +395,7 @@ class TlsTransport:
     def _fill(self, head: LogSlice, size: int) -> None:
         """Have a thread read the next chunk, and bring what follows it into the page cache."""
         self.is_congested = True
-        self.unsent_bytes = _weight(list(self._out or ()))
+        self.unsent_bytes = held_bytes(self._out or ())
         self._unwatch_writes()
         self._filling = True
         file, position = head.segment.file(), head.position + self._sent
@@ -461,11 +461,6 @@ class TlsTransport:
                 stream.unwrap()
         self._chunk = None
         stream.close()
-
-
-def _weight(pieces: list[Piece]) -> int:
-    """Return how many bytes of memory these pieces take while they wait."""
-    return sum(len(piece) if isinstance(piece, bytes) else SLICE_OVERHEAD_BYTES for piece in pieces)
 
 
 def _read_nowait(piece: LogSlice, skipped: int, size: int) -> bytes | None:
