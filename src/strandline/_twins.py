@@ -20,6 +20,7 @@ from typing import Final
 
 PACKAGE: Final = "strandline"
 COMPILED: Final = (
+    "broker.coordinating.pending_appends",
     "broker.network.connection",
     "broker.network.dispatch",
     "broker.network.socket_transport",
@@ -31,8 +32,10 @@ COMPILED: Final = (
     "codec.produce",
     "codec.record_batch",
     "codec.wire",
+    "coordinators.offsets.plain_commit",
     "handlers.k00_produce",
     "handlers.support.fetch_attempt",
+    "handlers.support.plain_commits",
     "log.disk",
     "log.partition_log",
     "log.rolling",

@@ -35,8 +35,13 @@ def partition_of_transactional_id(transactional_id: str, *, partition_count: int
 
 def partition_of_key(key: str, *, partition_count: int) -> int:
     """Return the partition that owns a group id, or a transactional id of no sink."""
+    return positive_hash(key) % partition_count
+
+
+def positive_hash(key: str) -> int:
+    """Return the hash that is taken modulo the number of partitions."""
     # Kafka clears the sign bit instead of taking the absolute value, since abs(-2**31) is still negative in Java.
-    return (java_string_hash(key) & 0x7FFFFFFF) % partition_count
+    return java_string_hash(key) & 0x7FFFFFFF
 
 
 partition_of_group = partition_of_key

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import Asked, MemoryPartition, World
 
-from strandline.broker.coordinating import coordinator_context
+from strandline.broker.coordinating import coordinator_context, pending_appends
 from strandline.broker.coordinating.coordinator_runtime import leads
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
@@ -188,7 +188,7 @@ def test_the_commits_of_one_turn_share_a_batch(world: World) -> None:
 
 
 def test_a_large_turn_is_cut_into_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_context, "BATCH_BYTES_MAX", 200)
+    monkeypatch.setattr(pending_appends, "BATCH_BYTES_MAX", 200)
     partition = world.partition_of("g")
     partition.commits_at_once = False
     asked = [commit(world, offset) for offset in range(20)]
@@ -204,7 +204,7 @@ def test_a_large_turn_is_cut_into_batches(world: World, monkeypatch: pytest.Monk
 
 
 def test_a_very_large_turn_is_written_over_several(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_context, "RECORDS_PER_TURN_MAX", 3)
+    monkeypatch.setattr(pending_appends, "RECORDS_PER_TURN_MAX", 3)
     partition = world.partition_of("g")
     partition.commits_at_once = False
     first = [commit(world, offset) for offset in range(7)]
@@ -230,7 +230,7 @@ def test_a_very_large_turn_is_written_over_several(world: World, monkeypatch: py
 def test_a_driver_that_is_closed_writes_all_that_it_was_asked_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator_context, "RECORDS_PER_TURN_MAX", 3)
+    monkeypatch.setattr(pending_appends, "RECORDS_PER_TURN_MAX", 3)
     asked = [commit(world, offset) for offset in range(7)]
     world.groups.close()
     assert world.partition_of("g").record_counts == [3, 3, 1]

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.coordinators.world import Asked, World
 from tests.unit.partition.test_partition import World as PartitionWorld
 
-from strandline.broker.coordinating import coordinator_context
+from strandline.broker.coordinating import coordinator_context, pending_appends
 from strandline.codec.columns import decode_batch
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -390,7 +390,7 @@ def test_a_batch_that_would_be_too_large_is_several(node: Node) -> None:
     assert codes(asked) == [E.NONE] * 300
     assert len(node.log()) == 3
     sizes = [len(raw) for raw in node.disk.partition.read_all()]
-    assert max(sizes) < 2 * coordinator_context.BATCH_BYTES_MAX
+    assert max(sizes) < 2 * pending_appends.BATCH_BYTES_MAX
 
 
 # ---- another coordinator loads what this one wrote

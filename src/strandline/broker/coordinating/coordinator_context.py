@@ -1,8 +1,7 @@
-"""One shard at work: its appends under way, the replies held for them, its timers, and who is parked.
+"""One shard at work: its events, its timers, the requests that it has not answered, and its `PendingAppends`.
 
-Records that the shard asks for within one turn of the loop go into one batch, and a reply leaves when every batch
-before it is committed. When an append fails, the shard knows more than the log does: all who wait are refused, and
-the driver lets go of the shard.
+When an append fails, the shard knows more than the log does: all pending requests are refused, and the driver drops the
+shard.
 
 Groups and transactions are run alike. Effects that only one of them has go to the driver's `on_effect`, which is called
 like a reply: when everything that the shard asked to append before is committed.
@@ -12,18 +11,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from strandline.codec.columns import Columns, decode_batch, encode_batch, encode_record
-from strandline.codec.columns import Record as BatchRecord
+from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted, PendingAppends
+from strandline.codec.columns import Columns, decode_batch
 from strandline.coordinators.groups.events import (
     Append,
     AppendTransactional,
     AppendWhole,
     CancelTimer,
-    CoordinatorRecord,
     Loaded,
     Reply,
     StartTimer,
@@ -34,41 +32,15 @@ from strandline.coordinators.groups.events import (
 )
 from strandline.coordinators.groups.pending_request import Waiting
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
-from strandline.handlers.support.services import EncodedWait
 from strandline.runtime.runtime import Runtime, TimerHandle
 
 log = logging.getLogger("strandline.groups")
-
-BATCH_BYTES_MAX = 512 * 1024
-"""Payload after which a batch is closed. A single record may be larger; the partition then judges it."""
-
-RECORDS_PER_TURN_MAX = 2_000
-"""Records of one shard that are written in one turn of the loop; each costs it some microseconds."""
 
 LOAD_RECORDS_PER_TURN_MAX = 500
 """Records replayed before the loop may serve others; a shard can hold millions."""
 
 COMMITTED_LOOK_S = 0.02
 """How soon it is looked again whether all that was loaded is committed; with followers that fetch, it is at once."""
-
-
-OnCommitted = Callable[[Exception | None], None]
-
-
-class InternalPartition(Protocol):
-    """What a partition that this node leads offers to its coordinator."""
-
-    def append_internal(self, batch: bytes, on_committed: OnCommitted, *, guard: Any = None) -> None:
-        """Append one batch and call back when it is below the high watermark, or will never be.
-
-        A transactional one may need the `guard` of a verification.
-        """
-
-    def read_all(self) -> Iterator[bytes]:
-        """Every batch from the log start to the end."""
-
-    def is_committed(self) -> bool:
-        """Whether everything in the log is below the high watermark."""
 
 
 class Shard(Protocol):
@@ -108,6 +80,7 @@ class CoordinatorContext(Generic[ShardT]):
         self._tell = tell
         self._on_effect = _Deferred(on_effect)
         self._partition = partition
+        self.appends = PendingAppends(runtime, partition, self._fail)
         self._on_closed = on_closed
         self._closed = False
         self._when_loaded: list[Callable[[bool], object]] = []
@@ -116,14 +89,6 @@ class CoordinatorContext(Generic[ShardT]):
         self._timers: dict[Any, _Timer] = {}
         self._parked: dict[Token, None] = {}
         """Requests that the shard has not answered yet."""
-        self._held: deque[tuple[int, Waiting | EncodedWait, Any]] = deque()
-        """Answers that wait until the append with this number is committed."""
-        self._unwritten: list[CoordinatorRecord] = []
-        """Asked for in this turn of the loop, under the present number."""
-        self._writing: deque[tuple[int, list[CoordinatorRecord] | AppendTransactional | AppendWhole]] = deque()
-        """By number: asked for in earlier turns, and too much for one turn to write; or in a batch of its own."""
-        self._append_number = 0
-        self._committed_number = 0
         self._events: deque[Any] = deque()
         self._is_stepping = False
         self._ended_while_loading: list[TransactionEnded] = []
@@ -202,10 +167,9 @@ class CoordinatorContext(Generic[ShardT]):
             case Reply(token=token, response=response):
                 self._reply(token, response)
             case Append(records=records):
-                self._begin_append()
-                self._unwritten.extend(records)
+                self.appends.append(records)
             case AppendTransactional() | AppendWhole():
-                self._write_apart(effect)
+                self.appends.append_apart(effect)
             case StartTimer(key=key, delay_ms=delay_ms):
                 self._start_timer(key, delay_ms / 1000)
             case CancelTimer(key=key):
@@ -213,21 +177,7 @@ class CoordinatorContext(Generic[ShardT]):
             case Tell():
                 self._tell(effect)
             case _:
-                self._hold(self._on_effect, effect)
-
-    def _begin_append(self) -> None:
-        """Begin an append, with a number of its own, unless this turn has one that takes further records."""
-        if not self._unwritten:
-            self._append_number += 1
-            if not self._writing:
-                # Else the next share of what is being written is due, and this comes behind.
-                self._runtime.call_soon(self.flush)
-
-    def _write_apart(self, effect: AppendTransactional | AppendWhole) -> None:
-        """In a batch that holds nothing else."""
-        self._seal()
-        self._begin_append()
-        self._writing.append((self._append_number, effect))
+                self.appends.hold(self._on_effect, effect)
 
     # ---- the short way
 
@@ -239,90 +189,9 @@ class CoordinatorContext(Generic[ShardT]):
     def restart_session(self, key: Any, timeout_ms: int) -> None:
         self._start_timer(key, timeout_ms / 1000)
 
-    def append_plain(self, record: CoordinatorRecord, waiting: EncodedWait, response: bytes) -> None:
-        """As the effects `Append` and `Reply` of one event: write the record, and answer when it is committed."""
-        self._begin_append()
-        self._unwritten.append(record)
-        self._held.append((self._append_number, waiting, response))
-
-    # ---- appends and the replies that wait for them
-
     def _reply(self, token: Token, response: Any) -> None:
         del self._parked[token]
-        self._hold(waiting_of(token), response)
-
-    def _hold(self, waiting: Waiting | _Deferred, response: Any) -> None:
-        """Answer when all that was asked for before is committed."""
-        if self._append_number == self._committed_number:
-            waiting.answer(response)
-        else:
-            self._held.append((self._append_number, waiting, response))
-
-    def flush(self) -> None:
-        """Append what the shard asked for since the last turn of the loop."""
-        if self._closed:
-            return
-        self._seal()
-        written = 0
-        while self._writing and written < RECORDS_PER_TURN_MAX and not self._closed:
-            number, asked = self._writing.popleft()
-            if isinstance(asked, list):
-                self._append_share(number, asked)
-                break
-            if isinstance(asked, AppendWhole):
-                self._append_batch(asked.records, partial(self._on_committed, number))
-            else:
-                self._append_transactional(number, asked)
-            written += len(asked.records)
-            # A client that was answered at once may have sent more, which saw that this is not over.
-            self._seal()
-        if self._writing:
-            self._runtime.call_soon(self.flush)
-
-    def _append_share(self, number: int, records: list[CoordinatorRecord]) -> None:
-        count = 1 if len(records) == 1 else _count_of_share(records)
-        on_committed: OnCommitted = partial(self._on_committed, number)
-        if count < len(records):
-            # A deleted group may leave ten thousand tombstones: others are served before the rest is written.
-            self._writing.appendleft((number, records[count:]))
-            on_committed = self._on_part_committed
-        self._append_batch(records[:count], on_committed)
-
-    def _append_batch(self, records: Sequence[CoordinatorRecord], on_committed: OnCommitted) -> None:
-        try:
-            self._partition.append_internal(_batch_of(records, self._runtime.now_ms()), on_committed)
-        except (StrandlineError, OSError) as error:
-            self._fail(error)
-
-    def _seal(self) -> None:
-        """What was asked for is complete under its number: what comes next, comes behind it."""
-        if self._unwritten:
-            self._writing.append((self._append_number, self._unwritten))
-            self._unwritten = []
-
-    def flush_all(self) -> None:
-        """Append all of it now, because no later turn will."""
-        while (self._unwritten or self._writing) and not self._closed:
-            self.flush()
-
-    def _append_transactional(self, number: int, effect: AppendTransactional) -> None:
-        now_ms = self._runtime.now_ms()
-        left = list(effect.records)
-        while left and not self._closed:
-            # One batch, unless it would be too large. The marker makes one of them in any case.
-            count = _count_of_share(left)
-            share, left = left[:count], left[count:]
-            batch = encode_batch(
-                [BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in share],
-                producer_id=effect.producer_id,
-                producer_epoch=effect.producer_epoch,
-                transactional=True,
-            )
-            on_committed: OnCommitted = self._on_part_committed if left else partial(self._on_committed, number)
-            try:
-                self._partition.append_internal(batch, on_committed, guard=effect.verified)
-            except (StrandlineError, OSError) as error:
-                self._fail(error)
+        self.appends.hold(waiting_of(token), response)
 
     def append_marker(
         self, ended: TransactionEnded, append: Callable[[OnCommitted], object], on_committed: OnCommitted
@@ -332,41 +201,20 @@ class CoordinatorContext(Generic[ShardT]):
         Records that the shard has asked for go first. Behind the marker they would begin a transaction that no marker
         ends. And what the shard tells of the end waits, like any answer, until the marker is committed.
         """
-        self.flush_all()
+        self.appends.flush_all()
         if self._closed or self.is_loading:
             append(on_committed)
             self._ended_while_loading.append(ended)
             return
         # A client that learns at once that the transaction has ended may begin the next one here: that comes after.
         was_stepping, self._is_stepping = self._is_stepping, True
-        self._append_number += 1
         try:
-            append(partial(self._on_marker_committed, self._append_number, on_committed))
+            self.appends.append_now(lambda committed: append(partial(_call_both, committed, on_committed)))
             self._events.appendleft(ended)
-        except BaseException:
-            self._append_number -= 1
-            raise
         finally:
             self._is_stepping = was_stepping
             if not was_stepping:
                 self._step_all()
-
-    def _on_marker_committed(self, number: int, on_committed: OnCommitted, error: Exception | None) -> None:
-        self._on_committed(number, error)
-        on_committed(error)
-
-    def _on_part_committed(self, error: Exception | None) -> None:
-        if error is not None:
-            self._fail(error)
-
-    def _on_committed(self, number: int, error: Exception | None) -> None:
-        if error is not None:
-            self._fail(error)
-            return
-        self._committed_number = max(self._committed_number, number)
-        while self._held and self._held[0][0] <= self._committed_number:
-            _, waiting, response = self._held.popleft()
-            waiting.answer(response)
 
     def _fail(self, error: Exception) -> None:
         if not self._closed:
@@ -382,10 +230,7 @@ class CoordinatorContext(Generic[ShardT]):
         for key in list(self._timers):
             self._cancel_timer(key)
         parked, self._parked = list(self._parked), {}
-        if not keep_held:
-            held, self._held = self._held, deque()
-            for _, waiting, _ in held:
-                waiting.refuse(code)
+        self.appends.close(None if keep_held else code)
         for token in parked:
             waiting_of(token).refuse(code)
         self._tell_loaded(False)
@@ -460,18 +305,6 @@ def waiting_of(token: Token) -> Waiting:
     return waiting
 
 
-def _count_of_share(records: list[CoordinatorRecord]) -> int:
-    """How many of the records go into the next batch."""
-    size = 0
-    for count, record in enumerate(records[:RECORDS_PER_TURN_MAX]):
-        size += record.size_bytes
-        if count and size > BATCH_BYTES_MAX:
-            return count
-    return min(len(records), RECORDS_PER_TURN_MAX)
-
-
-def _batch_of(records: Sequence[CoordinatorRecord], now_ms: int) -> bytes:
-    if len(records) == 1:
-        key, value = records[0]
-        return encode_record(value, key, (), now_ms)
-    return encode_batch([BatchRecord(timestamp_ms=now_ms, key=key, value=value) for key, value in records])
+def _call_both(first: OnCommitted, then: OnCommitted, error: Exception | None) -> None:
+    first(error)
+    then(error)

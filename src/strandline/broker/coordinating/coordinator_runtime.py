@@ -116,5 +116,5 @@ class CoordinatorRuntime(Generic[ShardT]):
     def close(self) -> None:
         self._closed = True
         for hosted in list(self._hosted.values()):
-            hosted.flush_all()
+            hosted.appends.flush_all()
             hosted.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, keep_held=True)

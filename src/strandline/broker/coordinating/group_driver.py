@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from strandline.broker.coordinating.coordinator_context import CoordinatorContext, InternalPartition, OnCommitted
+from strandline.broker.coordinating.coordinator_context import CoordinatorContext
 from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, leads
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
+from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted
 from strandline.broker.environment import Environment
 from strandline.config.group_settings import GroupSettings
 from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
@@ -143,7 +144,7 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
     def commit_plain(self, plain: PlainCommit, offset: int, leader_epoch: int, waiting: EncodedWait) -> bool:
         """Commit a position; `waiting` is answered or refused later. Return False, with nothing changed, if the
         request must be submitted instead."""
-        hosted = self._hosted.get(self.partition_index(plain.group_id))
+        hosted = self._hosted.get(plain.group_hash % self._topic.partition_count())
         if hosted is None or not hosted.may_act:
             return False
         committed = hosted.shard.commit_plain(plain, offset, leader_epoch, self._runtime.now_ms())
@@ -152,7 +153,7 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
         record, session_timeout_ms = committed
         if session_timeout_ms is not None:
             hosted.restart_session(plain.session_key, session_timeout_ms)
-        hosted.append_plain(record, waiting, plain.response)
+        hosted.appends.append_plain(record, waiting, plain.response)
         return True
 
     def on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:

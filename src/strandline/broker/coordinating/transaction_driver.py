@@ -13,9 +13,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from strandline.broker.coordinating.coordinator_context import CoordinatorContext, InternalPartition
+from strandline.broker.coordinating.coordinator_context import CoordinatorContext
 from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, leads
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
+from strandline.broker.coordinating.pending_appends import InternalPartition
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
 from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns

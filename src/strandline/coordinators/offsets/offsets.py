@@ -70,7 +70,10 @@ class CommittedOffsets:
     def put(self, group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> None:
         if self.pending:
             self.pending.supersede(group_id, topic, partition)
-        self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
+        try:
+            self._by_group[group_id][topic][partition] = value
+        except KeyError:
+            self._by_group.setdefault(group_id, {}).setdefault(topic, {})[partition] = value
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> dict[str, None]:
         """Commit or drop the pending offsets of the producer's transaction; return their groups."""

@@ -13,6 +13,7 @@ from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import NO_TOPIC_ID, OFFSET_COMMIT_VERSION, TOPIC_ID_TAG, offset_key
+from strandline.coordinators.partitioning import positive_hash
 from strandline.ids import ZERO_UUID
 
 OFFSET_WITHOUT_METADATA: Final = Struct(">hqiBq")
@@ -27,6 +28,7 @@ class PlainCommit:
         "_key",
         "_value_end",
         "api_version",
+        "group_hash",
         "group_id",
         "member_id",
         "partition",
@@ -45,6 +47,7 @@ class PlainCommit:
         self.api_version = api_version
         self.response = response
         self.group_id = request.group_id
+        self.group_hash = positive_hash(request.group_id)
         self.member_id = request.member_id
         self.topic = topic.name
         self.topic_id = topic.topic_id
