@@ -23,6 +23,12 @@ TRAPS: dict[str, Trap] = {
         "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",
         "the whole nonce is compared, secrets in constant time; an unknown user fails where a wrong password does",
     ),
+    "audit": Trap(
+        "an audit loses lines in silence, tells a change twice, or tells secrets",
+        "Kafka's own lack of one; audit plug-ins that drop events when their queue is full",
+        "lines are kept until they are committed, and what is lost is counted and told; one node tells of a change; "
+        "values of secret and unknown settings are hidden",
+    ),
     "sasl-session": Trap(
         "a session outlives its credential, changes its owner, or is served before it begins",
         "KIP-368, CVE-2017-12610",

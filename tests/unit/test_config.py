@@ -378,6 +378,7 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "message_timestamp_type": "log_append_time",
         "max_connections_per_ip_overrides": "per_host_overrides",
         "super_users": "super_user_names",
+        "strandline_audit_enable": "is_audited",
         "sasl_enabled_mechanisms": "listener_text",
         "sasl_oauthbearer_jwks_endpoint_url": "listener_text",
         "sasl_oauthbearer_jwks_endpoint_refresh_ms": "listener_text",

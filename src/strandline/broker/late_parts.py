@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from strandline.broker.lazy import Lazy
 
 if TYPE_CHECKING:
+    from strandline.broker.audit.audit_topic import AuditTopic
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
@@ -47,6 +48,7 @@ class LateParts:
         self.cleaner = Lazy(self._make_cleaner)
         self.scrubber = Lazy(self._make_scrubber)
         self.telemetry = Lazy(self._make_telemetry)
+        self.audit_topic = Lazy(self._make_audit_topic)
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
@@ -94,6 +96,11 @@ class LateParts:
 
         ask_to_resign = partial(resign, self._environment, self._controller, self._broker_epoch)
         return Scrubber(self._storage, self.cleaner, ask_to_resign)
+
+    def _make_audit_topic(self) -> AuditTopic:
+        from strandline.broker.audit.audit_topic import AuditTopic
+
+        return AuditTopic(self._services)
 
     def _make_telemetry(self) -> Telemetry:
         from strandline.broker.metrics.telemetry import Telemetry

@@ -31,7 +31,7 @@ from strandline.broker.network.throttling import Throttling
 from strandline.broker.network.transport import Network
 from strandline.broker.preloading import import_rest
 from strandline.broker.replicas.replicas import Replicas
-from strandline.broker.secured_peers import authenticate_clients, logins, networks
+from strandline.broker.secured_peers import authenticate_clients, is_peer, logins, networks
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import DamagedRecords, StrandlineError
 from strandline.handlers.support.context import MutationQuota, PendingProduce
@@ -48,8 +48,11 @@ from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
+from strandline.security.principal import Session
 
 if TYPE_CHECKING:
+    from strandline.broker.audit.audit_topic import AuditTopic
+    from strandline.broker.audit.node_audit import NodeAudit
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
@@ -198,6 +201,8 @@ class Node:
             on_ready=self._be_ready,
             on_failed=self._fail,
         )
+        self.audit = self._make_audit()
+        self.events = None if self.audit is None else self.audit.events
         self.lifecycle = self.membership.lifecycle
         self.throttling = Throttling(environment, lambda: self.client_server.dispatchers)
         self.membership.on_metadata = self.throttling.renew
@@ -238,6 +243,15 @@ class Node:
         from strandline.broker.access_control import loaded_authorizer
 
         return loaded_authorizer(self.config, self.metadata, self.runtime.monotonic)
+
+    def _make_audit(self) -> NodeAudit | None:
+        if not self.config.is_audited():
+            return None
+        from strandline.broker.audit.node_audit import NodeAudit
+
+        audit = NodeAudit(self.environment, self, self.audit_topic)
+        audit.watch(self.client_server, self.controller_server, tls=self.tls)
+        return audit
 
     # Starting
 
@@ -353,12 +367,20 @@ class Node:
         """The metrics that clients push."""
         return self.late.telemetry.get()
 
+    @cached_property
+    def audit_topic(self) -> AuditTopic:
+        """What appends to the audit topic where this broker leads it."""
+        return self.late.audit_topic.get()
+
     @property
     def image(self) -> ClusterImage:
         return self.metadata.image
 
     def mutation_quota(self, user: str, client_id: str, *, is_strict: bool) -> MutationQuota:
         return self.throttling.mutation_quota(user, client_id, is_strict=is_strict)
+
+    def is_peer(self, listener_name: str, session: Session) -> bool:
+        return is_peer(self.environment, listener_name, session)
 
     def write_start_offsets(self, on_done: Done) -> None:
         self.checkpoints.write_start_offsets(on_done)

@@ -14,6 +14,7 @@ from strandline.broker.network.transport import Network
 from strandline.config.node_config import BrokerConfig
 from strandline.config.sasl_settings import SASL_PROTOCOLS
 from strandline.runtime.runtime import Runtime
+from strandline.security.principal import USER, Principal, Session
 
 if TYPE_CHECKING:
     from strandline.broker.network.tls.tls_listeners import NodeTls
@@ -58,6 +59,21 @@ def logins(config: BrokerConfig, runtime: Runtime) -> dict[str, Callable[[], Cli
 
             made[name] = node_login(config, listener.upper(), mechanism.upper(), setting, runtime)
     return made
+
+
+def is_peer(environment: Environment, listener_name: str, session: Session) -> bool:
+    """Return whether another node may use such a connection: it comes in between brokers, as this node would log in.
+
+    Certificates differ from node to node, and plain listeners have no names, so there the listener decides.
+    """
+    config = environment.config()
+    name, _ = config.inter_broker_listener()
+    if listener_name != name:
+        return False
+    if config.security_protocol(listener_name) not in SASL_PROTOCOLS:
+        return True
+    login = environment.broker_login
+    return login is not None and session.principal == Principal(USER, login().name)
 
 
 def networks(config: BrokerConfig, runtime: Runtime, network: Network) -> tuple[NodeTls | None, Network, Network]:

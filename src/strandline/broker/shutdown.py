@@ -18,6 +18,7 @@ from strandline.runtime.time_slicing import gradually
 if TYPE_CHECKING:
     from collections import deque
 
+    from strandline.broker.audit.node_audit import NodeAudit
     from strandline.broker.kraft.lifecycle import Lifecycle
     from strandline.broker.kraft.membership import Membership
     from strandline.broker.kraft.metadata_quorum import MetadataQuorum
@@ -59,6 +60,7 @@ class StoppableBroker(Protocol):
     produce_waits: deque[PendingProduce]
     watchdog: Watchdog
     gc_pauses: GcPauses
+    audit: NodeAudit | None
 
     def stop_ticking(self) -> None: ...
 
@@ -77,6 +79,13 @@ class Shutdown:
         node = self._node
         node.client_server.close()
         node.replicas.recovery.close()
+        if node.audit is None:
+            self._close_parts()
+        else:
+            node.audit.log.stop(self._close_parts)
+
+    def _close_parts(self) -> None:
+        node = self._node
         node.late.close()
         self._drain(node.runtime.monotonic() + DRAIN_S_MAX)
 

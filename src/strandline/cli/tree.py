@@ -133,6 +133,7 @@ COMMANDS: dict[str, Entry] = {
         verbs=(
             ("init", "security.init:init", "Make an authority, certificates, an administrator and settings."),
             ("status", "security.status:status", "Listeners, when certificates end, users and ACLs that do not match."),
+            ("audit", "security.audit:audit", "What clients changed, who logged in, what was denied."),
         ),
     ),
     "pipeline": Entry(

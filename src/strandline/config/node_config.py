@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from strandline.config.audit_settings import AUTO, AuditSettings
 from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_checks import (
@@ -83,6 +84,7 @@ class BrokerConfig(
     StorageSettings,
     SaslSettings,
     AuthorizerSettings,
+    AuditSettings,
     QuotaSettings,
     BrokerSettings,
 ):
@@ -242,6 +244,15 @@ class BrokerConfig(
     def security_protocol(self, listener_name: str) -> str:
         """Return the protocol of a listener: as mapped, else its name if that is a protocol, else PLAINTEXT."""
         return security_protocol(listener_name, self.listener_security_protocol_map)
+
+    def is_audited(self) -> bool:
+        """Return whether this node writes to the audit topic."""
+        if self.strandline_audit_enable != AUTO:
+            return self.strandline_audit_enable == "true"
+        listeners = self.client_listeners() + self.controller_listeners()
+        return bool(self.authorizer_class_name) or any(
+            self.security_protocol(each.name) in SASL_PROTOCOLS for each in listeners
+        )
 
     def listener_text(self, listener_name: str, key: str, mechanism: str = "") -> str | None:
         """Return the text in force of a setting for this listener: its own, else the one of the node; None if unset.

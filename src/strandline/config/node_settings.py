@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from strandline.config.audit_settings import AuditSettings
 from strandline.config.authorizer_settings import AuthorizerSettings
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_settings import ClusterSettings
@@ -44,6 +45,7 @@ _TABLES: Final = (
     StorageSettings,
     SaslSettings,
     AuthorizerSettings,
+    AuditSettings,
     QuotaSettings,
     BrokerSettings,
 )

@@ -70,6 +70,10 @@ def _create(context: RequestContext, answer: _Answer, names: list[str], creatabl
 
     def on_done(refused: dict[str, int]) -> None:
         answer.refused = refused
+        events = context.node.events
+        if events is not None:
+            for name in (name for name in creatable if name not in refused and name in context.node.image.topics):
+                events.on_topic_created(context, name)
         gradually(context.node.runtime, map(answer.by_name, names), lambda parts: context.reply(answer.of(parts)))
 
     create_missing(context.node, paid_for(context, creatable), on_done)

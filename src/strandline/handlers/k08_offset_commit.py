@@ -50,7 +50,8 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommi
         shape=partial(merge, refused) if refused else None,
     )
     if len(known) == 1 == len(known[0].partitions):
-        if not refused:
+        # Only here an audit sees a commit by a client that is no member, so such a one keeps to this path.
+        if not refused and (request.generation_id_or_member_epoch >= 0 or context.node.events is None):
             plain_commits.learn(context.node, request, context.api_version)
         context.node.groups.submit(request.group_id, CommitOffsets(pending, request, context.api_version))
     elif is_small(known):

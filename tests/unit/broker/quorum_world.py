@@ -32,6 +32,7 @@ class Member:
     """One machine, and the member of the quorum that lives on it now, if one does."""
 
     authorizer = None
+    events = None
 
     def __init__(self, world: World, node_id: int, settings: dict[str, Any]) -> None:
         self.world = world

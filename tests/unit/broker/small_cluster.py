@@ -77,6 +77,7 @@ class Member:
     """One node, with the broker's and the controller's role."""
 
     authorizer = None
+    events = None
 
     def __init__(self, cluster: SmallCluster, node_id: int, **settings: str) -> None:
         self.cluster = cluster

@@ -104,6 +104,8 @@ class Passwords:
 class Echo:
     """A mechanism that asks `n` times before it accepts, and whose token ends at a given time."""
 
+    claimed_name = ""
+
     def __init__(self, steps: int = 2, expires_ms: int | None = None) -> None:
         self.left, self.expires_ms = steps, expires_ms
 
@@ -485,6 +487,8 @@ def again(expires_ms: int | None = None, session_ms_max: int = 10_000) -> Stage:
     users = iter(("alice", "alice", "bob"))
 
     class One:
+        claimed_name = ""
+
         def __init__(self) -> None:
             self.name = next(users)
 

@@ -143,6 +143,7 @@ class World:
     """One node as the group handlers see it."""
 
     authorizer = None
+    events = None
 
     def __init__(self, *, partition_count: int = 3, **config: int) -> None:
         self.clock = TurnedClock()

@@ -25,6 +25,7 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import CorruptLog, ErrorCode, RequestError, StrandlineError
 from strandline.handlers.support.context import EncodedResponse, MutationQuota
 from strandline.handlers.support.mutation_quota import FREE
+from strandline.handlers.support.services import AuditedEvents
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink
@@ -104,6 +105,7 @@ class NodeOfOne:
     node_id = 1
     cluster_id = "a-cluster"
     authorizer: Authorizer | None = None
+    events: AuditedEvents | None = None
 
     def __init__(
         self, *, seed: int = 5, start: bool = True, runtime: ManualRuntime | None = None, **settings: str

@@ -85,6 +85,13 @@ def _refusals(scrape: Scrape) -> Iterator[Sample]:
     return ((label(reason=kind), count) for kind, count in scrape.node.dispatcher.limits.refusals.items())
 
 
+def _audit_lines(scrape: Scrape) -> Iterator[Sample]:
+    audit = scrape.node.audit
+    if audit is not None:
+        yield label(result="written"), audit.log.written
+        yield label(result="lost"), audit.log.lost
+
+
 def _logins(scrape: Scrape) -> Iterator[Sample]:
     sasl = scrape.node.dispatcher.sasl
     if sasl is not None:
@@ -234,6 +241,21 @@ FAMILIES: Final[tuple[Metric[Scrape] | Histogram[Scrape], ...]] = (
         "Logins of clients by SASL. success: authenticated; renewal: again on the same connection; failure: rejected.",
         _logins,
         ("mechanism", "result"),
+        public=True,
+    ),
+    Metric(
+        "strandline_audit_lines_total",
+        "counter",
+        "Lines of the audit topic that this node made. written: on the topic; lost: one too many in the queue.",
+        _audit_lines,
+        ("result",),
+        public=True,
+    ),
+    Metric(
+        "strandline_audit_lines_queued",
+        "gauge",
+        "Lines that wait to be written to the audit topic.",
+        lambda scrape: [] if scrape.node.audit is None else [("", scrape.node.audit.log.queued)],
         public=True,
     ),
     Metric(

@@ -16,6 +16,7 @@ from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC
 from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
+    from strandline.broker.audit.node_audit import NodeAudit
     from strandline.broker.environment import Environment
     from strandline.broker.kraft.metadata_quorum import MetadataQuorum
     from strandline.broker.late_parts import LateParts
@@ -48,6 +49,7 @@ class ObservedBroker(Protocol):
     has_failed: bool
     environment: Environment
     config: BrokerConfig
+    audit: NodeAudit | None
     runtime: Runtime
     dispatcher: Dispatcher
     routes: dict[int, Route]

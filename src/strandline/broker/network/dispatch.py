@@ -259,6 +259,8 @@ class Dispatcher:
             correlation_id, flexible_header=version >= route.flexible_from and route.api_key != API_VERSIONS
         )
         context = RequestContext(self.node, route, exchange, version, client_id, connection.transport.peer_host)
+        if route.watch is not None:
+            context = route.watch(context, request)
         if (forward := self.forward) is not None and route.is_forwarded:
             header = REQUEST_HEADER.pack(route.api_key, version, correlation_id, client_id_size)
             if self.node.authorizer is None or route.api_key not in ALTERS_CONFIGS:

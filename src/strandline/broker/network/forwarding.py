@@ -56,7 +56,7 @@ Apache Kafka's controller. The timeouts of ListPartitionReassignments and Update
 class TimedContext(RequestContext):
     """A request that is answered in time, by the controller or with REQUEST_TIMED_OUT, and once."""
 
-    __slots__ = ("_deadline", "_on_lost_office", "_request", "_timer")
+    __slots__ = ("_client", "_deadline", "_on_lost_office", "_request", "_timer")
 
     def __init__(self, context: RequestContext, request: Message, timeout_s: float) -> None:
         super().__init__(
@@ -67,7 +67,8 @@ class TimedContext(RequestContext):
             context.client_id,
             context.client_host,
         )
-        self.amend = context.amend
+        self.amend, context.amend = context.amend, None
+        self._client = context
         self._request = request
         runtime = self.node.runtime
         self._deadline = runtime.monotonic() + timeout_s
@@ -95,7 +96,9 @@ class TimedContext(RequestContext):
                 return
         self._timer.cancel()
         self._timer = None
-        super().reply(response)
+        if self.amend is not None:
+            response, self.amend = self.amend(response), None
+        self._client.reply(response)
 
     def on_timeout(self) -> None:
         """Answer that the time is over, unless the request is answered."""

@@ -23,12 +23,17 @@ from strandline.observability.request_meter import RequestMeter
 Hot = Callable[..., None]
 Plain = Callable[..., bool]
 """As `Hot`, but it may leave a request, by False, to the handler of the decoded message."""
+Watch = Callable[[Any, Any], Any]
+"""Takes the context of a request and the request, and returns the context to answer it by."""
 
 GROUP_ELEMENTS_MAX: Final = 8_000
 """Members or protocols that one request about a group may name: a group decides about all of them in one step."""
 
 CREDENTIAL_ELEMENTS_MAX: Final = 2_000
 """Credentials that one request may alter: the controller derives the keys of all of them in one turn."""
+
+AUDIT_ELEMENTS_MAX: Final = 1_000
+"""Lines that one request may append to the audit topic."""
 
 NEVER: Final = VERSION_LAST + 1
 """Where no version of an API is flexible."""
@@ -70,6 +75,7 @@ class Route:
         "requests",
         "version_max",
         "version_min",
+        "watch",
     )
 
     def __init__(
@@ -104,6 +110,8 @@ class Route:
         """All that were begun."""
         self.meter: RequestMeter | None = None
         """What counts its requests; None if metrics are off."""
+        self.watch: Watch | None = None
+        """Returns the context of a request whose answer is recorded; None if nothing is."""
         self._module = module
         self._handler: Handler | None = None
 
@@ -272,4 +280,5 @@ def _table() -> list[Route]:
             listeners=(CONTROLLER,),
             for_active=True,
         ),
+        Route(20_011, "AppendAudit", (0, 0), 0, "k20011_append_audit", elements_max=AUDIT_ELEMENTS_MAX),
     ]

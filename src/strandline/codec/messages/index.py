@@ -165,6 +165,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20008: ("compact_partitions_request", "CompactPartitionsRequest"),
         20009: ("scrub_partitions_request", "ScrubPartitionsRequest"),
         20010: ("resign_leadership_request", "ResignLeadershipRequest"),
+        20011: ("append_audit_request", "AppendAuditRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -252,6 +253,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20008: ("compact_partitions_response", "CompactPartitionsResponse"),
         20009: ("scrub_partitions_response", "ScrubPartitionsResponse"),
         20010: ("resign_leadership_response", "ResignLeadershipResponse"),
+        20011: ("append_audit_response", "AppendAuditResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

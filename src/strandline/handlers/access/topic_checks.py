@@ -16,7 +16,9 @@ from strandline.handlers.access.checks import (
     refused,
     with_error,
 )
+from strandline.handlers.access.client_guard import ClientGuard
 from strandline.ids import ZERO_UUID
+from strandline.quorum.controller.topic_names import AUDIT_TOPIC
 from strandline.quorum.image.cluster_image import RESOURCE_GROUP, RESOURCE_TOPIC
 from strandline.security.acl.kinds import CLUSTER_NAME, Operation, ResourceType
 
@@ -25,6 +27,16 @@ LOG_DIRS_ERROR_FROM: Final = 3
 """From this version on DescribeLogDirs has an error code of its own; older answers are empty."""
 CONFIG_ERRORS_FROM: Final = 5
 """From this version on CreateTopics tells the settings of a new topic."""
+
+
+def may_change(guard: ClientGuard, operation: Operation, name: str) -> bool:
+    """Return whether the client may delete or configure a topic. The audit topic also needs ALTER on the cluster.
+
+    Else a right on all topics would be one to have changes forgotten.
+    """
+    return guard.allows(operation, ResourceType.TOPIC, name) and (
+        name != AUDIT_TOPIC or guard.allows(Operation.ALTER, ResourceType.CLUSTER)
+    )
 
 
 def topic_name(asked: CheckedRequest, element: Any) -> str | None:
@@ -77,13 +89,13 @@ def delete_topics(asked: CheckedRequest) -> AccessOutcome | None:
     refusals = []
     names, topics = [], []
     for name in request.topic_names:
-        if guard.allows(Operation.DELETE, ResourceType.TOPIC, name):
+        if may_change(guard, Operation.DELETE, name):
             names.append(name)
         else:
             refusals.append(with_error(struct(name=name), TOPIC_REFUSED, asked.version))
     for topic in request.topics:
         found = topic_name(asked, topic)
-        if found is None or guard.allows(Operation.DELETE, ResourceType.TOPIC, found):
+        if found is None or may_change(guard, Operation.DELETE, found):
             topics.append(topic)
         elif topic.topic_id == ZERO_UUID:
             refusals.append(with_error(struct(name=found), TOPIC_REFUSED, asked.version))
@@ -103,6 +115,8 @@ def configs(operation: Operation, results: str) -> Any:
         def allows(resource: Any) -> bool:
             kind = _kind(resource)
             name = CLUSTER_NAME if kind is ResourceType.CLUSTER else resource.resource_name
+            if kind is ResourceType.TOPIC and operation is Operation.ALTER_CONFIGS:
+                return may_change(asked.guard, operation, name)
             return asked.guard.allows(operation, kind, name)
 
         kept, denied = parted(asked.request.resources, allows)

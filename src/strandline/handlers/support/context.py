@@ -27,6 +27,8 @@ from strandline.security.principal import Session
 if TYPE_CHECKING:
     from strandline.handlers.access.client_guard import ClientGuard
     from strandline.handlers.support.services import (
+        AuditAppends,
+        AuditedEvents,
         Cleaner,
         GroupCoordinator,
         LagObserver,
@@ -157,6 +159,13 @@ class BrokerServices(Protocol):
     def telemetry(self) -> TelemetryReceiver: ...
 
     @property
+    def events(self) -> AuditedEvents | None:
+        """What records the events of clients; None if this node has no audit."""
+
+    @property
+    def audit_topic(self) -> AuditAppends: ...
+
+    @property
     def may_be_replaced(self) -> bool:
         """Whether others may lead in this broker's place by now, and it not know it."""
 
@@ -164,6 +173,9 @@ class BrokerServices(Protocol):
         """What a client may change; with a strict quota a change is refused, else its client is only delayed."""
 
     def partition(self, topic: str, index: int) -> Partition | None: ...
+
+    def is_peer(self, listener_name: str, session: Session) -> bool:
+        """Return whether another node may use such a connection, as far as authentication tells."""
 
     def log_failure(self, topic: str, index: int) -> StrandlineError | None:
         """Why a log that is to be here could not be opened; None if none is, or if it is open."""

@@ -12,7 +12,7 @@ from strandline.handlers.support.context import BrokerServices
 from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.transaction_appends import append_marker
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import AUDIT_TOPIC, CONSUMER_OFFSETS
 
 CLIENT_ID_BEGIN: Final = "markers-"
 """What a broker that sends markers calls itself, before its node id."""
@@ -37,6 +37,10 @@ def write_marker(node: BrokerServices, place: TopicPartition, marker: Marker, th
         return
     if not partition.is_leader:
         then(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return
+    if place.topic == AUDIT_TOPIC:
+        # No transaction writes to it, so a marker would only be a way to write there.
+        then(ErrorCode.INVALID_TOPIC_EXCEPTION)
         return
 
     def on_committed(error: Exception | None) -> None:

@@ -6,11 +6,12 @@ Protocols, because imports go inward: the broker knows the handlers, they do not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from strandline.codec.messages.append_audit_request import AppendAuditRequest
     from strandline.coordinators.groups import events as group_events
     from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.coordinators.groups.history.group_history import GroupHistory
@@ -176,6 +177,18 @@ class LogScrubbing(Protocol):
     def scrub_now(self, partitions: Iterable[Partition], on_done: Callable[[ScrubbedLog], object]) -> None: ...
     def scrubbed_ms(self, partition: Partition) -> int: ...
     def damages_of(self, partition: Partition) -> Sequence[DamagedSegment]: ...
+
+
+class AuditedEvents(Protocol):
+    """Records what clients do."""
+
+    def on_topic_created(self, context: Any, name: str) -> None: ...
+
+
+class AuditAppends(Protocol):
+    """Appends lines to the audit topic, where this broker leads it."""
+
+    def append(self, request: AppendAuditRequest, writer: str, then: Callable[[ErrorCode], object]) -> None: ...
 
 
 class TelemetryReceiver(Protocol):

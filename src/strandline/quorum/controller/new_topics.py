@@ -14,7 +14,7 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.controller.placement import place_replicas
 from strandline.quorum.controller.prepared_records import RECORDS_PER_SLICE, PreparedRecords
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import AUDIT_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 
 if TYPE_CHECKING:
@@ -116,6 +116,9 @@ def internal_topic(
         setting, factor = "offsets.topic.replication.factor", config.offsets_topic_replication_factor
     elif name == TRANSACTION_STATE:
         setting, factor = "transaction.state.log.replication.factor", config.transaction_state_log_replication_factor
+    elif name == AUDIT_TOPIC:
+        setting = "strandline.audit.topic.replication.factor"
+        factor = config.strandline_audit_topic_replication_factor
     else:
         raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is not created by this version.")
     if setting not in config.given:
@@ -126,8 +129,7 @@ def internal_topic(
             f"{name} is to have {factor} replicas, and {len(image.brokers)} brokers are registered. It is created when "
             f"the others are, or with fewer if {setting} says so.",
         )
-    make = _offsets_topic if name == CONSUMER_OFFSETS else _transaction_topic
-    return make(factor, config)
+    return _MAKERS[name](factor, config)
 
 
 def _offsets_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
@@ -159,6 +161,28 @@ def _transaction_topic(replication_factor: int, config: BrokerConfig) -> NewTopi
             ("unclean.leader.election.enable", "false"),
         ),
     )
+
+
+def _audit_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        name=AUDIT_TOPIC,
+        # One, so that the lines of all nodes have an order.
+        partition_count=1,
+        replication_factor=replication_factor,
+        configs=(
+            ("cleanup.policy", "delete"),
+            ("retention.ms", str(config.strandline_audit_retention_ms)),
+            ("retention.bytes", "-1"),
+            ("unclean.leader.election.enable", "false"),
+        ),
+    )
+
+
+_MAKERS: Final = {
+    CONSUMER_OFFSETS: _offsets_topic,
+    TRANSACTION_STATE: _transaction_topic,
+    AUDIT_TOPIC: _audit_topic,
+}
 
 
 def random_uuid(rng: random.Random) -> uuid.UUID:

@@ -43,6 +43,9 @@ ServerStep = Challenge | Authenticated | OffLoop
 class ServerExchange(Protocol):
     """The server's side of one login."""
 
+    claimed_name: str
+    """The user that the client says it is; empty as long as that is not known. Nothing is proved."""
+
     def step(self, token: bytes) -> ServerStep:
         """Take a message of the client. Raise AuthenticationFailed if the login is over without success."""
 
@@ -51,6 +54,8 @@ class ClientLogin(Protocol):
     """The client's side of one login."""
 
     mechanism: str
+    name: str
+    """The user, or the id of a token; empty if a token names the user."""
 
     def first(self) -> bytes:
         """Return the message that begins the login."""

@@ -77,6 +77,7 @@ class BearerServer:
         self._validate = validate
         self._on_invalid = on_invalid
         self._failure: str | None = None
+        self.claimed_name = ""
 
     def step(self, token: bytes) -> ServerStep:
         if self._failure is not None:
@@ -106,6 +107,7 @@ class BearerLogin:
     mechanism = OAUTHBEARER
 
     def __init__(self, token: str) -> None:
+        self.name = ""
         self._token = token
 
     def first(self) -> bytes:

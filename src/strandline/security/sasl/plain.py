@@ -56,9 +56,11 @@ class PlainServer:
 
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
+        self.claimed_name = ""
 
     def step(self, token: bytes) -> ServerStep:
         name, password = parse_plain(token)
+        self.claimed_name = name
         verdict = self._users.check(name, password)
         if isinstance(verdict, OffLoop):
             return OffLoop(verdict.work, lambda result: _decide(name, verdict.then(result)))
@@ -77,11 +79,11 @@ class PlainLogin:
     mechanism = PLAIN
 
     def __init__(self, name: str, password: str) -> None:
-        self._name = name
+        self.name = name
         self._password = password
 
     def first(self) -> bytes:
-        return f"\0{self._name}\0{self._password}".encode()
+        return f"\0{self.name}\0{self._password}".encode()
 
     def step(self, challenge: bytes) -> None:
         if challenge:

@@ -208,6 +208,7 @@ class ScramServer:
         self._mechanism = mechanism
         self._credentials = credentials
         self._server_nonce = server_nonce
+        self.claimed_name = ""
         self._first: ClientFirst | None = None
         self._found: FoundCredential | None = None
         self._credential: ScramCredential | None = None
@@ -227,6 +228,7 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         self._first = first
+        self.claimed_name = first.name
         found: FoundCredential | OffLoop | None
         if first.is_token:
             found = self._credentials.token(self._mechanism, first.name)
@@ -270,6 +272,7 @@ class ScramLogin:
         self, mechanism: ScramMechanism, name: str, password: str, nonce: str, *, is_token: bool = False
     ) -> None:
         self.mechanism = mechanism.name
+        self.name = name
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce

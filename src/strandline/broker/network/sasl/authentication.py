@@ -33,6 +33,7 @@ from strandline.handlers.k18_api_versions import VERSIONS as API_VERSIONS_VERSIO
 from strandline.handlers.k36_sasl_authenticate import API_KEY as AUTHENTICATE
 from strandline.handlers.support.context import RequestContext
 from strandline.runtime.runtime import Runtime, TimerHandle
+from strandline.security.principal import USER
 from strandline.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, OffLoop, ServerExchange
 from strandline.security.sasl.login_failures import LoginFailures
 
@@ -52,6 +53,12 @@ _LENGTH: Final = Struct(">i")
 log = logging.getLogger("strandline.authentication")
 
 Outcome = Callable[[Any, BaseException | None], object]
+OnLogin = Callable[[str, str, str, str], object]
+"""Takes host, mechanism, principal and, of a login that failed, the reason."""
+
+
+def _ignore(*login: str) -> None:
+    """Do nothing with a login."""
 
 
 class SaslMechanism(NamedTuple):
@@ -83,6 +90,8 @@ class SaslListener:
         self.failed: Counter[str] = Counter()
         self.renewed: Counter[str] = Counter()
         """Logins by mechanism: successful, failed, and successful ones on a connection that was authenticated."""
+        self.on_login: OnLogin = _ignore
+        """Called for each login but renewals that succeed."""
         self.expired = 0
         """Connections that were closed because they sent a request after the end of their session."""
 
@@ -304,6 +313,9 @@ class SaslGate:
             return
         connection.session = done.session
         (listener.renewed if self._is_again else listener.succeeded)[self._mechanism] += 1
+        if not self._is_again:
+            host = connection.transport.peer_host
+            listener.on_login(host, self._mechanism, str(done.session.principal), "")
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
@@ -360,6 +372,7 @@ class SaslGate:
         listener, connection = self._listener, self._connection
         self._state = GateState.FAILED
         listener.failed[self._mechanism or "unknown"] += 1
+        self._note_failure(reason)
         delay_s = listener.failures.note(connection.transport.peer_host, listener.runtime.monotonic())
         if self._deadline is not None:
             self._deadline.cancel()
@@ -372,6 +385,11 @@ class SaslGate:
             listener.held += 1
             self._is_held = True
             self._deadline = listener.runtime.call_later(delay_s, self._end, reason, answer)
+
+    def _note_failure(self, reason: str) -> None:
+        claimed = "" if self._exchange is None else self._exchange.claimed_name
+        principal = f"{USER}:{claimed}" if claimed else ""
+        self._listener.on_login(self._connection.transport.peer_host, self._mechanism, principal, reason)
 
     def _end(self, reason: str, answer: Callable[[], object]) -> None:
         answer()

@@ -70,6 +70,8 @@ class ListenerTls:
         self._files: Files = {}
         self._settings = self._all_texts(config)
         self._rejected: object = None
+        self.on_login: Callable[[str, str, str], object] | None = None
+        """Called with host, principal and, of a connection that failed, the reason."""
         self._warned_s = 0.0
         try:
             self._mapping = PrincipalMapping(self._text(config, SETTING) or "")
@@ -118,9 +120,13 @@ class ListenerTls:
             self.on_failed(receiver, f"no rule of {SETTING} matches {subject}", "protocol")
         else:
             receiver.session = Session(Principal(USER, name))
+            if self.on_login is not None:
+                self.on_login(receiver.transport.peer_host, str(receiver.session.principal), "")
 
     def on_failed(self, receiver: Receiver, reason: str, kind: str) -> None:
         assert isinstance(receiver, Connection)
+        if self.on_login is not None:
+            self.on_login(receiver.transport.peer_host, "", reason)
         receiver.limits.refuse(receiver, reason, kind=kind)
 
     # Other certificates

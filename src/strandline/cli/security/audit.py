@@ -1,0 +1,108 @@
+"""`strandline security audit`."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated, Any, Final
+
+import typer
+
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
+from strandline.cli.common.failures import Interrupted, NotFound, UsageFailed
+from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
+from strandline.cli.common.output import Output
+from strandline.cli.common.positions import Latest, parse_position
+from strandline.cli.records.reading import Reading, look_up_ranges
+from strandline.cli.records.record import ReadRecord
+from strandline.cli.security.audit_words import in_words
+from strandline.cli.topic.topics import chosen_partitions, described
+
+_TOPIC: Final = "__strandline_audit"
+_REFUSED: Final = ("denied", "reported")
+
+
+def audit(
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHERE", help="From when on: 24h, an ISO time, or earliest.")
+    ] = "24h",
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Only what this user did: alice, or User:alice.")
+    ] = None,
+    denied: Annotated[bool, typer.Option("--denied", help="Only what was denied, and logins that failed.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end; Ctrl-C stops.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+    properties: ClientProperties = None,
+) -> None:
+    """Show what clients changed, which logged in or failed to, and what was denied.
+
+    Needs the right to read the audit topic. A line that a node wrote twice is shown once.
+    """
+    try:
+        position = parse_position(since, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise UsageFailed(f"--since {error}") from None
+    cluster = connect(bootstrap, properties, timeout)
+    admin, output = cluster.admin(), Output(as_json=as_json)
+    try:
+        partitions = chosen_partitions(described(cluster, admin, _TOPIC), None)
+    except NotFound:
+        raise NotFound(
+            f"this cluster has no topic {_TOPIC}, or you may not see it",
+            hint="nodes write it with an authorizer, with SASL, or with strandline.audit.enable=true",
+        ) from None
+    printer = AuditPrinter(output, user=user, denied=denied, as_json=as_json)
+    try:
+        ranges = look_up_ranges(cluster, admin, _TOPIC, partitions, position, Latest())
+        Reading(cluster, _TOPIC, ranges).run(printer, follow=follow)
+    except Interrupted:
+        if not follow:
+            raise
+    finally:
+        output.flush()
+
+
+class AuditPrinter:
+    """A sink of records that prints the lines that are wanted."""
+
+    done = False
+
+    def __init__(self, output: Output, *, user: str | None, denied: bool, as_json: bool) -> None:
+        self._output = output
+        self._principal = None if user is None else user if ":" in user else f"User:{user}"
+        self._denied = denied
+        self._as_json = as_json
+        self._newest: dict[str, int] = {}
+        """By node and start: the number of the last line."""
+
+    def take(self, records: list[ReadRecord]) -> int:
+        """Print those that are wanted."""
+        for record in records:
+            try:
+                line = json.loads(record.value or b"")
+            except ValueError:
+                continue
+            if isinstance(line, dict) and not self._is_repeated(str(line.get("id", ""))) and self._is_wanted(line):
+                if self._as_json:
+                    self._output.json_line(line)
+                else:
+                    self._output.line(in_words(line))
+        self._output.flush()
+        return len(records)
+
+    def _is_repeated(self, line_id: str) -> bool:
+        start, _, number = line_id.rpartition("-")
+        if not number.isdecimal():
+            return False
+        if int(number) <= self._newest.get(start, -1):
+            return True
+        self._newest[start] = int(number)
+        return False
+
+    def _is_wanted(self, line: dict[str, Any]) -> bool:
+        if self._principal is not None and line.get("principal") != self._principal:
+            return False
+        is_failed_login = line.get("type") == "login" and line.get("outcome") == "failure"
+        return not self._denied or line.get("outcome") in _REFUSED or is_failed_login
