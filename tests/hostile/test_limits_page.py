@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "strandline"
-PACKAGES = ("broker", "codec", "handlers", "log", "observability", "partition", "quorum", "security")
+PACKAGES = ("broker", "codec", "handlers", "log", "observability", "partition", "quorum", "security", "services")
 _LIMIT = re.compile(r"^([A-Z][A-Z_]*_MAX)\b[^=\n]*=", re.MULTILINE)
 
 

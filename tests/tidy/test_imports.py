@@ -27,6 +27,8 @@ MAY_IMPORT = {
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
     "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,
     "testing": {"codec", "local"} | BASE,
+    # Processes beside the nodes: clients of the cluster that speak HTTP.
+    "services": {"client", "codec", "local", "security"} | BASE,
     "spark": {"client", "codec"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
     "views": {"client", "spark", "codec"} | BASE,
@@ -112,7 +114,7 @@ def assert_touch_nothing(facts: list[Facts]) -> None:
 
 
 def test_only_the_broker_and_clients_open_sockets() -> None:
-    allowed = {"broker", "client", "local", "testing", "cli", "spark"}
+    allowed = {"broker", "client", "local", "testing", "cli", "spark", "services"}
     wrong = [
         f"{each.place}:{found.line}"
         for each in modules()

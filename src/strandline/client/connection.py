@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from strandline._version import __version__
 from strandline.client.request_frame import answer_body_at, correlation_id_of, read_answer, request_frame
-from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted, alert_words
+from strandline.client.security import PLAINTEXT, ClientSecurity, LoginRefused, NotAdmitted, alert_words
 from strandline.codec.fetched_records import FetchedRecords, read_fetched_records
 from strandline.codec.message import Message
 from strandline.codec.messages.api_versions_request import ApiVersionsRequest
@@ -221,7 +221,7 @@ class BrokerConnection:
         try:
             session_s = self._exchange(login) / 1000
         except AuthenticationFailed as error:
-            raise NotAdmitted(f"{self.address} refused the login of {self._security.user!r}: {error}") from None
+            raise LoginRefused(f"{self.address} refused the login of {self._security.user!r}: {error}") from None
         if session_s > 0:
             self._login_again_s = time.monotonic() + _SESSION_USED * session_s
 

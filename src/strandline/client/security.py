@@ -71,6 +71,10 @@ class NotAdmitted(Disconnected):
     """A connection that one side does not allow: by its settings, certificate or login. Another attempt ends alike."""
 
 
+class LoginRefused(NotAdmitted):
+    """A login that the broker rejects: the name, the password or the token is wrong."""
+
+
 @dataclass(frozen=True)
 class ClientSecurity:
     """The protocol, stores and login of one client. It can be compared, hashed and sent to workers."""

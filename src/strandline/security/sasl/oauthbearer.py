@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from strandline.security.sasl.exchange import Authenticated, AuthenticationFailed, Challenge, ServerStep
-from strandline.security.sasl.scram import unescape_name, user_session
+from strandline.security.sasl.scram import escape_name, unescape_name, user_session
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 _SEPARATOR: Final = "\x01"
@@ -102,16 +102,17 @@ class BearerServer:
 
 
 class BearerLogin:
-    """The client's side of one login, by a token that is given."""
+    """The client's side of one login, by a token that is given. The server rejects a name that is not the token's."""
 
     mechanism = OAUTHBEARER
 
-    def __init__(self, token: str) -> None:
-        self.name = ""
+    def __init__(self, token: str, name: str = "") -> None:
         self._token = token
+        self.name = name
 
     def first(self) -> bytes:
-        return f"n,,{_SEPARATOR}auth=Bearer {self._token}{_SEPARATOR}{_SEPARATOR}".encode()
+        authorization = f"a={escape_name(self.name)}" if self.name else ""
+        return f"n,{authorization},{_SEPARATOR}auth=Bearer {self._token}{_SEPARATOR}{_SEPARATOR}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
         # A challenge says why the token is rejected. The server fails the login after this answer.
