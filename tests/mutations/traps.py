@@ -18,6 +18,11 @@ class Trap(NamedTuple):
 
 
 TRAPS: dict[str, Trap] = {
+    "http-guard": Trap(
+        "an HTTP service does for a client, or for a page in a browser, what the cluster would refuse it",
+        "DNS rebinding (CVE-2018-1002103), CSRF, Kafka Connect's REST API without rights of its own",
+        "every route declares a right, callers are proven by a login, rules have an age, Host and Origin are checked",
+    ),
     "sasl-login": Trap(
         "a login is replayed, or tells which users exist",
         "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",
