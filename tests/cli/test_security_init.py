@@ -88,8 +88,46 @@ def test_a_plain_broker_has_settings_for_clients_too() -> None:
     with strandline.embedded() as log:
         assert log.client_config == {"bootstrap.servers": log.bootstrap}
         assert log.command_config is None
-    with pytest.raises(ValueError, match="secure=True is for one broker"):
-        strandline.embedded(nodes=3, secure=True)  # type: ignore[call-overload]
+
+
+@pytest.mark.lengthy("three nodes start, and one of them twice")
+def test_an_embedded_cluster_is_secured_in_one_word(tmp_path: Path, lonely_cli: CommandLine) -> None:
+    with strandline.embedded(nodes=3, secure=True, data=tmp_path / "data") as cluster:
+        cluster.create_topic("orders", partitions=3)
+        producer = Producer(cluster.client_config)
+        producer.produce("orders", b"paid", partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+        leader = cluster.leader_of("orders")
+        cluster.kill(leader)
+        producer.produce("orders", b"sent", partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+        cluster.start(leader)
+        # The administrator came with the format of the nodes, and every listener is secured: also that of controllers.
+        assert cluster.command_config is not None
+        given = ("-b", cluster.bootstrap_servers, "--command-config", cluster.command_config)
+        status = lonely_cli.ok("security", "status", *given, "--json").stdout
+        assert (b"SASL_SSL" in status, b"PLAINTEXT" in status) == (True, False)
+        plain = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        with pytest.raises(KafkaException):
+            plain.list_topics(timeout=2)
+        password = cluster.client_config["sasl.password"]
+        for node in cluster.nodes.values():
+            assert password.encode() not in Path(f"/proc/{node.pid}/cmdline").read_bytes()
+
+
+def test_a_secured_broker_runs_by_a_virtual_clock() -> None:
+    session = {"connections.max.reauth.ms": "60000"}
+    with strandline.embedded(clock="virtual", secure=True, properties=session) as log:
+        log.create_topic("orders", retention_ms=86_400_000)
+        producer = Producer(log.client_config)
+        for value in (b"paid", b"sent"):
+            producer.produce("orders", value)
+            assert producer.flush(TIMEOUT_S) == 0
+            # Sessions end meanwhile by the clock of the broker; clients connect and log in again.
+            log.clock.advance(hours=1)
+        wrong = {**log.client_config, "sasl.password": "wrong", "log_level": 0}
+        with pytest.raises(KafkaException):
+            AdminClient(wrong).list_topics(timeout=2)
 
 
 def test_dev_is_secured_in_one_word(lonely_cli: CommandLine) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
-from strandline.local.embedded_broker import EmbeddedBroker, kit_directory
+from strandline.local.embedded_broker import EmbeddedBroker, kit_directory, made_kit
 
 if TYPE_CHECKING:
     from strandline.local.embedded_cluster import EmbeddedCluster
@@ -50,6 +50,7 @@ def embedded(
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> contextlib.AbstractContextManager[VirtualClockBroker]: ...
 
 
@@ -61,6 +62,7 @@ def embedded(
     port: int = 0,
     properties: Mapping[str, str] | None = None,
     environ: Mapping[str, str] | None = None,
+    secure: bool = False,
 ) -> contextlib.AbstractContextManager[EmbeddedCluster]: ...
 
 
@@ -82,8 +84,6 @@ def embedded(
     and has an authorizer; `client_config` has what clients need. If the block raises, the exception gets the end of the
     broker's standard error as a note.
     """
-    if secure and (nodes != 1 or clock != "real"):
-        raise ValueError("secure=True is for one broker with a real clock")
     if clock not in ("real", "virtual"):
         raise ValueError(f"the clock is 'real' or 'virtual', not {clock!r}")
     if nodes != 1:
@@ -91,12 +91,12 @@ def embedded(
             raise ValueError(
                 "a virtual clock is for one broker: in a cluster every leap would end the sessions between the nodes"
             )
-        return _several(nodes, data, port, properties, environ)
+        return _several(nodes, data, port, properties, environ, secure=secure)
     if clock == "real":
         return _one(EmbeddedBroker, data, port, properties, environ, secure=secure)
     from strandline.local.virtual_clock import VirtualClockBroker
 
-    return _one(VirtualClockBroker, data, port, properties, environ)
+    return _one(VirtualClockBroker, data, port, properties, environ, secure=secure)
 
 
 @contextlib.contextmanager
@@ -110,15 +110,12 @@ def _one(
     secure: bool = False,
 ) -> Iterator[B]:
     with contextlib.ExitStack() as stack:
-        kit_at = None if data is None else kit_directory(Path(data))
-        if secure and kit_at is None:
-            kit_at = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-security-")))
+        kit_at = _kit_at(data, stack) if secure else None
         if data is None:
             data = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
         stderr = stack.enter_context(tempfile.TemporaryFile())
         broker = kind(Path(data), port=port, properties=properties, environ=environ, stderr=stderr)
-        if secure:
-            assert kit_at is not None
+        if kit_at is not None:
             broker.secure_with(kit_at)
         stack.callback(broker.kill)
         broker.start()
@@ -139,13 +136,18 @@ def _several(
     port: int,
     properties: Mapping[str, str] | None,
     environ: Mapping[str, str] | None,
+    *,
+    secure: bool,
 ) -> Iterator[EmbeddedCluster]:
     from strandline.local.embedded_cluster import EmbeddedCluster
 
     with contextlib.ExitStack() as stack:
+        kit = made_kit(_kit_at(data, stack)) if secure else None
         if data is None:
             data = stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-"))
-        cluster = EmbeddedCluster(Path(data), nodes, port=port, properties=properties, environ=environ, files=stack)
+        cluster = EmbeddedCluster(
+            Path(data), nodes, port=port, properties=properties, environ=environ, files=stack, kit=kit
+        )
         stack.callback(cluster.kill_all)
         cluster.start_all()
         try:
@@ -155,3 +157,10 @@ def _several(
                 error.add_note(f"standard error of node {node_id}:\n{text}")
             raise
         cluster.stop_all()
+
+
+def _kit_at(data: str | os.PathLike[str] | None, stack: contextlib.ExitStack) -> Path:
+    """Return where the certificates are: beside the data, or in a directory that is removed at the end."""
+    if data is not None:
+        return kit_directory(Path(data))
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="strandline-security-")))

@@ -42,11 +42,7 @@ class EmbeddedBroker(NodeProcess):
 
     def secure_with(self, directory: Path) -> None:
         """Use the certificates and the administrator of this directory, which are made if it has none."""
-        from strandline.local.security_kit import SecurityKit
-
-        self._kit = SecurityKit(directory)
-        if not self._kit.is_made:
-            self._kit.make()
+        self._kit = made_kit(directory)
         self._kit.format(self.data)
 
     def arguments(self) -> Sequence[str]:
@@ -68,6 +64,16 @@ class EmbeddedBroker(NodeProcess):
 def kit_directory(data: Path) -> Path:
     """Return where the certificates of a node are kept: beside its data, because only a node writes there."""
     return data.with_name(f"{data.absolute().name}-security")
+
+
+def made_kit(directory: Path) -> SecurityKit:
+    """Return the certificates and the administrator of this directory, which are made if it has none."""
+    from strandline.local.security_kit import SecurityKit
+
+    kit = SecurityKit(directory)
+    if not kit.is_made:
+        kit.make()
+    return kit
 
 
 def create_topic(

@@ -23,10 +23,13 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from strandline.local.local_cluster import LocalCluster, NodePlace, lay_out
 from strandline.local.node_process import READY_TIMEOUT_S, STOP_TIMEOUT_S, BrokerFailed, NodeProcess, wait_all_ready
+
+if TYPE_CHECKING:
+    from strandline.local.security_kit import SecurityKit
 
 QUICK: Final = {
     "controller.quorum.election.timeout.ms": "300",
@@ -37,6 +40,12 @@ QUICK: Final = {
     "group.initial.rebalance.delay.ms": "0",
 }
 """Failures are noticed within seconds, and a busy machine is still not taken for a dead one."""
+SECURED: Final = {
+    "controller.quorum.election.timeout.ms": "1000",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "2000",
+}
+"""In a secured cluster a vote may have to wait for a handshake and a login, which take longer on a busy machine."""
 CUT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 30.0
 LOOK_EVERY_S = 0.05
@@ -61,12 +70,17 @@ class ClusterNode(NodeProcess):
         self.node_id = place.node_id
         self.data = place.directory
         self.port = place.port
-        self.properties = {**QUICK, **properties, **cluster.properties(place)}
+        self._kit = cluster.kit
+        quick = QUICK if self._kit is None else QUICK | SECURED
+        self.properties = {**quick, **properties, **cluster.properties(place)}
         self.cut: list[str] = []
         """Addresses that this node cannot reach."""
 
     def arguments(self) -> Sequence[str]:
         words = ["--cut", ",".join(self.cut)]
+        if self._kit is not None:
+            # In a file, because arguments are seen in `ps`.
+            words += ["--config", str(self._kit.server_properties)]
         for name, value in self.properties.items():
             words += ["-X", f"{name}={value}"]
         return words
@@ -91,9 +105,10 @@ class EmbeddedCluster:
         properties: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
         files: contextlib.ExitStack,
+        kit: SecurityKit | None = None,
     ) -> None:
         self.data = data
-        self.layout = lay_out(data, nodes, port=port, properties=properties)
+        self.layout = lay_out(data, nodes, port=port, properties=properties, kit=kit)
         self.nodes: dict[int, ClusterNode] = {}
         for place in self.layout.places:
             stderr = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115  # the caller's stack closes it
@@ -109,6 +124,17 @@ class EmbeddedCluster:
 
     bootstrap = bootstrap_servers
     """As a single embedded broker calls it."""
+
+    @property
+    def client_config(self) -> dict[str, str]:
+        """The settings of a client of librdkafka that may do everything."""
+        kit = self.layout.kit
+        return {"bootstrap.servers": self.bootstrap_servers} | ({} if kit is None else kit.librdkafka_settings())
+
+    @property
+    def command_config(self) -> str | None:
+        """The file for `--command-config` and Kafka's tools; None if the cluster is not secured."""
+        return None if self.layout.kit is None else str(self.layout.kit.command_config)
 
     # All of them
 
@@ -198,7 +224,7 @@ class EmbeddedCluster:
         """Create a topic, by default of three replicas, and wait until all of them are in sync."""
         from strandline.local.embedded_broker import create_topic
 
-        create_topic({"bootstrap.servers": self.bootstrap_servers}, name, partitions, replication_factor, configs)
+        create_topic(self.client_config, name, partitions, replication_factor, configs)
         self.wait_in_sync(name)
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
@@ -228,7 +254,7 @@ class EmbeddedCluster:
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        admin = AdminClient({**self.client_config, "log_level": 0})
         try:
             described = admin.list_topics(topic, timeout=5).topics.get(topic)
         except KafkaException:

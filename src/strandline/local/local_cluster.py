@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.formatting import format_directory
 from strandline.config.node_config import BrokerConfig
@@ -26,6 +26,9 @@ from strandline.errors import InvalidConfig
 from strandline.local.free_ports import bound_socket
 from strandline.log.disk import RealDisk
 from strandline.quorum.raft.state_files import uuid_text
+
+if TYPE_CHECKING:
+    from strandline.local.security_kit import SecurityKit
 
 LAYOUT: Final = "cluster.json"
 CONTROLLERS: Final = 3
@@ -55,6 +58,8 @@ class LocalCluster:
     root: Path
     cluster_id: str
     places: tuple[NodePlace, ...]
+    kit: SecurityKit | None = None
+    """What secures all connections; None for a cluster that speaks plain text."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -63,7 +68,7 @@ class LocalCluster:
     def properties(self, place: NodePlace) -> dict[str, str]:
         """Return the properties that make a process this node of this cluster."""
         voters = [each for each in self.places if each.controller_port is not None]
-        listeners = f"PLAINTEXT://{place.address}"
+        listeners = f"{'PLAINTEXT' if self.kit is None else 'SASL_SSL'}://{place.address}"
         if place.controller_port is not None:
             listeners += f",CONTROLLER://{place.controller_address}"
         return {
@@ -78,11 +83,17 @@ class LocalCluster:
 
 
 def lay_out(
-    root: Path, nodes: int, *, port: int = 0, host: str = HOST, properties: Mapping[str, str] | None = None
+    root: Path,
+    nodes: int,
+    *,
+    port: int = 0,
+    host: str = HOST,
+    properties: Mapping[str, str] | None = None,
+    kit: SecurityKit | None = None,
 ) -> LocalCluster:
     """Return the cluster in `root`, made and formatted if it is not there yet; InvalidConfig if it does not fit.
 
-    Brokers listen at `port` and the ports after it, or with 0 at free ones.
+    Brokers listen at `port` and the ports after it, or with 0 at free ones. A `kit` secures them; it has a user.
     """
     root.mkdir(parents=True, exist_ok=True)
     remembered = _remembered(root)
@@ -101,10 +112,12 @@ def lay_out(
             range(1, nodes + 1), client_ports, _padded(controller_ports), strict=False
         )
     )
-    cluster = LocalCluster(root, remembered.get("cluster_id") or uuid_text(uuid.uuid4()), places)
+    cluster = LocalCluster(root, remembered.get("cluster_id") or uuid_text(uuid.uuid4()), places, kit)
     _remember(cluster)
+    content = "" if kit is None else kit.server_properties.read_text()
+    credentials = [] if kit is None else [kit.administrator()]
     for place in places:
-        config = BrokerConfig.load("", {**(properties or {}), **cluster.properties(place)})
+        config = BrokerConfig.load(content, {**(properties or {}), **cluster.properties(place)})
         format_directory(
             config,
             cluster.cluster_id,
@@ -113,6 +126,7 @@ def lay_out(
             now_ms=int(time.time() * 1000),
             new_uuid=uuid.uuid4,
             ignore_formatted=True,
+            credentials=credentials,
         )
     return cluster
 

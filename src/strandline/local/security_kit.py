@@ -24,6 +24,7 @@ from typing import Final
 
 from strandline.broker.formatting import format_directory, parse_add_scram
 from strandline.client.security import ClientSecurity
+from strandline.codec.messages.user_scram_credential_record import UserScramCredentialRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.config.properties import format_properties, parse_properties
 from strandline.errors import InvalidConfig
@@ -93,9 +94,6 @@ class SecurityKit:
         if (data / META_PROPERTIES).exists():
             return
         config = BrokerConfig.load(self.server_properties.read_text(), {"log.dirs": str(data)}, {})
-        administrator = parse_add_scram(
-            (self.directory / "admin.scram").read_text(), lambda: secrets.token_bytes(SALT_BYTES)
-        )
         format_directory(
             config,
             uuid_text(uuid.uuid4()),
@@ -103,8 +101,13 @@ class SecurityKit:
             disk=RealDisk(),
             now_ms=time.time_ns() // 1_000_000,
             new_uuid=uuid.uuid4,
-            credentials=[administrator],
+            credentials=[self.administrator()],
         )
+
+    def administrator(self) -> UserScramCredentialRecord:
+        """Return the record of the administrator's user, for the metadata of a new cluster."""
+        text = (self.directory / "admin.scram").read_text()
+        return parse_add_scram(text, lambda: secrets.token_bytes(SALT_BYTES))
 
     def _server(self, password: str, hosts: Sequence[str]) -> Mapping[str, str]:
         host = hosts[0] if hosts else "localhost"
