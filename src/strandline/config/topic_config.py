@@ -41,6 +41,8 @@ CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, 
 
 
 _THROTTLED = of_form(r"\*|[0-9]+:[0-9]+", "`*`", "partition:broker")
+_OWNER = of_form(r"[^\x00-\x1f\x7f]{0,200}", "up to 200 characters of one line")
+_OBJECTIVE = of_form(r"[^\x00-\x1f\x7f]{1,255}=[0-9]{1,15}(ms)?", "group=60000ms", "group=1000")
 
 
 def _as(*names: str) -> tuple[Synonym, ...]:
@@ -276,6 +278,21 @@ class TopicConfig:
         _THROTTLED,
         "Replicas whose incoming replication is slowed.",
         effect=False,
+    )
+
+    owner: str = text(
+        "strandline.owner",
+        "",
+        _OWNER,
+        "Strandline's own. The team that answers for the topic; for people, `doctor` and `contract`. It changes "
+        "nothing else.",
+    )
+    lag_objectives: tuple[str, ...] = words(
+        "strandline.lag.objectives",
+        (),
+        _OBJECTIVE,
+        "Strandline's own. How far groups may be behind in this topic, each as `group=60000ms` or `group=1000` "
+        "(records). `group lag` and `doctor` compare with it, and `contract alerts` makes alert rules of it.",
     )
 
     compact: bool = dataclasses.field(init=False)
