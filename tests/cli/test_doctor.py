@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.clients.positions import commit, write
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.doctor import disk as doctor_disk
@@ -234,3 +235,22 @@ def test_partitions_without_leaders_are_a_problem() -> None:
 )
 def test_a_broker_without_access_rules(host: str, authorizer: str, expected: list[str]) -> None:
     assert levels(access_findings(1, host, authorizer)) == expected
+
+
+def test_the_rules_of_a_well_run_estate(cli: CommandLine, bootstrap: str, topic: str) -> None:
+    group = f"late-{topic}"
+    write(bootstrap, topic, 5, age_ms=3_600_000)
+    commit(bootstrap, group, topic, 1)
+    settings = ["strandline.owner=shop", f"strandline.lag.objectives={group}=60000ms"]
+    cli.ok("config", "set", "--topic", topic, *settings)
+    found = {(each["check"], each["level"]): each for each in cli.run("doctor", "--json").objects}
+    assert {"rule-2", "rule-4", "rule-6"} <= {check for check, _ in found}
+    missed = found["rule-3", "warning"]
+    assert missed["text"] == f"group {group} misses its objective in {topic}-0: at most 1 min behind"
+    assert topic not in found.get(("rule-1", "note"), {"text": ""})["text"]
+    cli.ok("config", "set", "--topic", topic, f"strandline.lag.objectives={group}=4")
+    again = [each["text"] for each in cli.run("doctor", "--json").objects if each["check"] == "rule-3"]
+    assert not any("misses" in text for text in again)
+    refused = cli.run("config", "set", "--topic", topic, "strandline.lag.objectives=soon")
+    assert refused.status == 1
+    assert "group=60000ms" in refused.stderr

@@ -25,7 +25,7 @@ COMPLEXITY_MAX: Final = 20
 MODULE_LINES_MAX: Final = 500
 MODULES_MAX: Final = 25
 MAY_IMPORT_NODE: Final = {"strandline.broker.main", "strandline.local.cuttable_node"}
-PURE: Final = ("codec", "replication", "quorum", "coordinators", "lag")
+PURE: Final = ("codec", "replication", "quorum", "coordinators", "lag", "documents", "advice")
 IMPURE: Final = {
     "asyncio",
     "io",

@@ -20,6 +20,8 @@ MAY_IMPORT = {
     "coordinators": {"codec"} | BASE,
     "observability": {"codec"} | BASE,
     "lag": set(),
+    "documents": set(),
+    "advice": {"documents"},
     "security": {"codec"} | BASE,
     "handlers": SERVERS | BASE,
     "broker": {"handlers"} | SERVERS | BASE,
@@ -49,6 +51,8 @@ MAY_IMPORT = {
         "views",
         "pipelines",
         "security",
+        "documents",
+        "advice",
     }
     | BASE,
 }

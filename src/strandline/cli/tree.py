@@ -166,6 +166,7 @@ COMMANDS: dict[str, Entry] = {
         "Prepare this machine for Spark.",
         verbs=(("prepare", "pipeline.spark_prepare:prepare", "Let Spark start in about half the time; once."),),
     ),
+    "advise": Entry("Say whether a workload fits a log, what it needs, what is misused.", "advise.advise:advise"),
     "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor.doctor:doctor"),
     "log": Entry(
         "Look into log files.", verbs=(("dump", "dump.log_dump:dump", "Print segments, indexes and checkpoints."),)

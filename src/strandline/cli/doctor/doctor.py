@@ -28,6 +28,7 @@ from strandline.cli.doctor.cluster import (
     reach_findings,
 )
 from strandline.cli.doctor.disk import disk_findings
+from strandline.cli.doctor.estate import estate_findings
 from strandline.cli.doctor.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.doctor.machine import is_this_machine, listening_pid, machine_findings
 from strandline.cli.doctor.storage import storage_findings
@@ -92,8 +93,10 @@ def _look_at_cluster(cluster: Cluster, tell: Callable[[str, Iterable[Finding]], 
         admin = cluster.admin()
         metadata = metadata_of(cluster, admin)
         tell("the brokers", _broker_findings(cluster, admin, metadata))
-        survivals = topic_findings(cluster, admin, metadata, grouped=grouped)
+        configs: dict[str, dict[str, str | None]] = {}
+        survivals = topic_findings(cluster, admin, metadata, grouped=grouped, configs=configs)
         tell("what topics survive (acknowledged with acks=all)", survivals)
+        tell("the rules of a well-run estate", estate_findings(cluster, metadata, configs))
     except CommandFailed as failure:
         # A check that cannot be made is a finding, too: the others were printed already.
         tell("the check was cut short", [problem("cluster", failure.message, failure.hint)])
@@ -111,19 +114,25 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
     yield from clock_findings(cluster, admin, metadata)
 
 
-def topic_findings(cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool) -> Iterator[Finding]:
-    """Yield what each topic survives; for a person, one finding for all topics of the same terms."""
+def topic_findings(
+    cluster: Cluster, admin: Any, metadata: Any, *, grouped: bool, configs: dict[str, dict[str, str | None]]
+) -> Iterator[Finding]:
+    """Yield what each topic survives; for a person, one finding for all topics of the same terms.
+
+    The settings of topics are kept in `configs`, because other findings need them, too.
+    """
     names = sorted(name for name in metadata.topics if not name.startswith("__"))
     if not names:
         yield note("topics", "no topics yet")
         return
     groups: dict[tuple[str, str], list[tuple[str, Survival]]] = {}
-    for name, configs in _configs_of(cluster, admin, names):
-        if configs is None:
+    for name, settings in _configs_of(cluster, admin, names):
+        if settings is None:
             yield note("topics", "the cluster does not offer DescribeConfigs: what topics survive cannot be said")
             return
         replicas = min((len(p.replicas) for p in metadata.topics[name].partitions.values()), default=0)
-        found = survival(name, replicas, configs, brokers=len(metadata.brokers))
+        configs[name] = settings
+        found = survival(name, replicas, settings, brokers=len(metadata.brokers))
         group = (str(found), found.flaw) if grouped else (name, "")
         groups.setdefault(group, []).append((name, found))
     for members in groups.values():

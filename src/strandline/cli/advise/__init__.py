@@ -1,0 +1,1 @@
+"""`strandline advise`: is a workload log-shaped, what does it need, and what do running topics show."""
