@@ -29,6 +29,7 @@ MAY_IMPORT = {
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
     "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,
     "testing": {"codec", "local"} | BASE,
+    "schemas": {"client", "codec"} | BASE,
     # Processes beside the nodes: clients of the cluster that speak HTTP.
     "services": {"client", "codec", "local", "security"} | BASE,
     "spark": {"client", "codec"} | BASE,
@@ -53,6 +54,7 @@ MAY_IMPORT = {
         "security",
         "documents",
         "advice",
+        "schemas",
     }
     | BASE,
 }
