@@ -109,6 +109,18 @@ def test_access_rules_touch_nothing_themselves() -> None:
     assert_touch_nothing(rules)
 
 
+def test_the_registry_decides_without_touching_anything() -> None:
+    """Only the parts of `schemas` that read the topic and serve HTTP touch the world."""
+    touching = {"registry", "rest", "server", "topic", "election", "forwarding"}
+    deciding = [
+        each
+        for each in modules()
+        if each.name.startswith("strandline.schemas.") and each.name.split(".")[2] not in touching
+    ]
+    assert deciding
+    assert_touch_nothing(deciding)
+
+
 def assert_touch_nothing(facts: list[Facts]) -> None:
     wrong = []
     for each in facts:
