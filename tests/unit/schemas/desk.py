@@ -11,7 +11,7 @@ from strandline.schemas import commands, registering
 from strandline.schemas.engines import Engines, run
 from strandline.schemas.failures import RegistryError
 from strandline.schemas.records import SchemaRecord, SchemaVersion
-from strandline.schemas.registering import Written, Registration
+from strandline.schemas.registering import Registration, Written
 from strandline.schemas.state import RegistryState
 
 
