@@ -23,6 +23,7 @@ from bench.measure import cpu_seconds, resident_mb
 from bench.wire import Connection, PeerClosed
 from strandline.local.free_ports import free_port
 
+SECOND = "SECOND"
 STRANDLINE = "strandline"
 KAFKA = "kafka"
 BEFORE = "before"
@@ -123,6 +124,8 @@ class Broker:
     command: Sequence[str]
     log: Path
     started_at: float
+    second_port: int = 0
+    """Of the second listener, if there is one: `SECOND`, with another protocol."""
 
     @property
     def bootstrap(self) -> str:
@@ -230,26 +233,25 @@ def start_strandline(
     open_files_max: int | None = None,
     name: str = STRANDLINE,
     wait: bool = True,
+    second: str = "",
     source: Path = SOURCE,
 ) -> Broker:
+    """Start one node in an empty directory. `second` is the protocol of a second listener."""
     root.mkdir(parents=True)
     port, data, log = free_port(), root / "data", root / "server.log"
-    options = [word for key, value in (settings or {}).items() for word in ("-X", f"{key}={value}")]
-    command = [
-        sys.executable,
-        "-m",
-        "strandline.broker",
-        "--data",
-        str(data),
-        "--listen",
-        f"127.0.0.1:{port}",
-        *options,
-    ]
+    second_port = free_port() if second else 0
+    wanted = {"listeners": f"PLAINTEXT://127.0.0.1:{port}", **(settings or {})}
+    if second:
+        wanted["listeners"] += f",{SECOND}://127.0.0.1:{second_port}"
+        wanted["listener.security.protocol.map"] = f"PLAINTEXT:PLAINTEXT,{SECOND}:{second}"
+        wanted["inter.broker.listener.name"] = "PLAINTEXT"
+    options = [word for key, value in wanted.items() for word in ("-X", f"{key}={value}")]
+    command = [sys.executable, "-m", "strandline.broker", "--data", str(data), *options]
     environment = {**os.environ, **python_path(source)}
     started_at = time.perf_counter()
     with log.open("w") as output:
         process = _spawn(command, output, open_files_max, environment)
-    broker = Broker(name, data, port, process, command, log, started_at)
+    broker = Broker(name, data, port, process, command, log, started_at, second_port)
     if wait:
         wait_or_discard(broker)
     return broker
@@ -267,15 +269,26 @@ def start_kafka(
     open_files_max: int | None = None,
     name: str = KAFKA,
     wait: bool = True,
+    second: str = "",
     plugins: Path | None = None,
 ) -> Broker:
-    """Format an empty directory and start one combined node of Apache Kafka in it. `plugins` holds further classes."""
+    """Format an empty directory and start one combined node of Apache Kafka in it.
+
+    `second` is the protocol of a second listener; `plugins` holds further classes.
+    """
     root.mkdir(parents=True)
     class_path = kafka_class_path() if plugins is None else f"{kafka_class_path()}{os.pathsep}{plugins}"
     port, controller_port, data, log = free_port(), free_port(), root / "data", root / "server.log"
+    second_port = free_port() if second else 0
+    listeners = f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}"
+    protocols = _KAFKA_STOCK["listener.security.protocol.map"]
+    if second:
+        listeners += f",{SECOND}://127.0.0.1:{second_port}"
+        protocols += f",{SECOND}:{second}"
     addresses = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listeners": listeners,
+        "advertised.listeners": listeners,
+        "listener.security.protocol.map": protocols,
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
         "log.dirs": str(data),
     }
@@ -302,7 +315,7 @@ def start_kafka(
     started_at = time.perf_counter()
     with (root / "console.log").open("w") as output:
         process = _spawn(command, output, open_files_max, dict(os.environ))
-    broker = Broker(name, data, port, process, command, log, started_at)
+    broker = Broker(name, data, port, process, command, log, started_at, second_port)
     if wait:
         wait_or_discard(broker)
     return broker

@@ -28,7 +28,14 @@ _ServerT = TypeVar("_ServerT", bound=Server)
 
 class Starter(Protocol):
     def __call__(
-        self, root: Path, *, settings: Mapping[str, str] | None, open_files_max: int | None, name: str, wait: bool
+        self,
+        root: Path,
+        *,
+        settings: Mapping[str, str] | None,
+        open_files_max: int | None,
+        name: str,
+        wait: bool,
+        second: str,
     ) -> Broker: ...
 
 
@@ -79,13 +86,17 @@ class Stage:
         both: Mapping[str, str] | None = None,
         open_files_max: int | None = None,
         wait: bool = True,
+        second: str = "",
     ) -> Broker:
-        """Start one broker by the name of its column; `settings` are Strandline's, `both` go to Kafka, too."""
+        """Start one broker by the name of its column; `settings` are Strandline's, `both` go to Kafka, too.
+
+        `second` is the security protocol of a second listener.
+        """
         starter = self.starters()[name]
         is_ours = starter is not start_kafka
         root = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.root)) / "node"
         wanted = {**((settings or {}) if is_ours else {}), **(both or {})}
-        broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait)
+        broker = starter(root, settings=wanted, open_files_max=open_files_max, name=name, wait=wait, second=second)
         self._alive.append(broker)
         self.commands.setdefault(name, _as_told(broker.command))
         return broker
@@ -136,6 +147,7 @@ class Stage:
         both: Mapping[str, str] | None = None,
         open_files_max: int | None = None,
         warm: bool = False,
+        second: str = "",
     ) -> Iterator[list[Broker]]:
         """Brokers of the scenario's own, alone on the machine: the shared pair is put away first."""
         self.put_shared_pair_away()
@@ -143,7 +155,9 @@ class Stage:
         try:
             for name in self.starters():
                 wanted = settings or ASYNC_FLUSH
-                brokers.append(self.start(name, settings=wanted, both=both, open_files_max=open_files_max))
+                brokers.append(
+                    self.start(name, settings=wanted, both=both, open_files_max=open_files_max, second=second)
+                )
             if warm:
                 warm_up(brokers, rounds=self.warm_rounds, quick=self.quick, say=self.say)
             yield brokers

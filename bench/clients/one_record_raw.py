@@ -2,7 +2,7 @@
 
 Bare sockets and a prebuilt request: the client costs a few microseconds per request, so that the latencies are the
 broker's and not those of 32 client libraries fighting for two cores. With `idempotent` each connection has its own
-producer id.
+producer id. With `users` each connection logs in as one of them, by SASL PLAIN.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 
 from bench.clients.turn import finish, task, wait_for_sign
 from bench.measure import percentile
+from bench.secured import log_in
 from bench.wire import Connection, OneRecordProduce
 
 
@@ -24,6 +25,8 @@ def main() -> None:
     for number in range(options["connections"]):
         host, _, port = addresses[number % options["partitions"] % len(addresses)].partition(":")
         connection = Connection(host, int(port))
+        if "users" in options:
+            log_in(connection, options["users"][number % len(options["users"])])
         producer = connection.init_producer_id() if options["idempotent"] else None
         request = OneRecordProduce(options["topic"], number % options["partitions"], b"x" * 100, producer)
         connections[connection.socket.fileno()] = connection

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 
 from bench.figures import Figure
 from bench.scenarios import (
+    acls,
     cli_start,
     cluster_failover,
     cluster_latency,
@@ -47,12 +48,14 @@ from bench.scenarios import (
     rebuild,
     recovery,
     retention,
+    scram,
     serve_brokers,
     spark_available_now,
     spark_latency,
     spark_read,
     spark_sink,
     startup,
+    tls,
     topics_1000,
     transactions,
     views,
@@ -106,6 +109,9 @@ SCENARIOS: dict[str, Scenario] = {
         idle_groups,
         producer_ids,
         quota,
+        tls,
+        scram,
+        acls,
         group_join,
         cluster_produce_1k,
         cluster_produce_100_lz4,

@@ -76,7 +76,9 @@ def one_record(
     idempotent: bool,
     partitions: int = CONNECTIONS,
     connections: int = CONNECTIONS,
+    **options: object,
 ) -> dict[str, float]:
+    """Measure one-record requests; `options` are further ones of the client."""
     task = {
         "topic": topic,
         "partitions": partitions,
@@ -84,6 +86,7 @@ def one_record(
         "connections": connections,
         "count": count,
         "idempotent": idempotent,
+        **options,
     }
     cpu_s, _, (result,) = run_measured(broker, [(client, task)])
     return {
