@@ -42,7 +42,7 @@ KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
 GENERAL: dict[str, str] = {
     WORDS: "An error comes with a sentence in more places (`error_message`): a reader of the log should know why.",
-    OWN_SETTING: "Lists of a topic's settings have two of our own, `flush.mode` and `strandline.validate.records`.",
+    OWN_SETTING: "Lists of a topic's settings have our own: `flush.mode`, and those that begin with `strandline.`.",
     EACH_QUESTION: "What stands twice in a request is refused as often as it stands there; Kafka refuses it once.",
     NAMED_RECORD: "A record that cannot be read is named (`record_errors`); Kafka names only those without a key.",
     REFUSED: "Of a batch that was refused no log start offset is told; it was not looked at.",

@@ -67,7 +67,12 @@ _SECURED = {
     "group.consumer.max.session.timeout.ms": "3600000",
     "group.consumer.session.timeout.ms": "3600000",
 }
-_OUR_SETTINGS = OUR_SETTINGS | _SECURED | {"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT"}
+_OUR_SETTINGS = (
+    OUR_SETTINGS
+    | _SECURED
+    # Kafka has no audit topic that lists could show.
+    | {"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT", "strandline.audit.enable": "false"}
+)
 _KAFKA_SETTINGS = (
     KAFKA_SETTINGS | _SECURED | {"listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"}
 )

@@ -69,7 +69,9 @@ def start(
     guard: VerificationGuard | None = None
     asks = False
     if node.authorizer is not None:
-        request = request._replace(partitions=writable(node, connection, request, results))
+        allowed = writable(node, connection, request, results)
+        if allowed is not request.partitions:
+            request = request._replace(partitions=allowed)
     if request.transactional_id is not None:
         if are_open(node, request.partitions):
             guard = ONGOING
