@@ -28,6 +28,11 @@ TRAPS: dict[str, Trap] = {
         "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",
         "the whole nonce is compared, secrets in constant time; an unknown user fails where a wrong password does",
     ),
+    "retention-lock": Trap(
+        "records that are to be kept for a time are deleted by another way",
+        "object stores whose lifecycle rules or administrators removed locked versions",
+        "size, time, DeleteRecords and DeleteTopics ask the lock, and it is never lowered",
+    ),
     "audit": Trap(
         "an audit loses lines in silence, tells a change twice, or tells secrets",
         "Kafka's own lack of one; audit plug-ins that drop events when their queue is full",

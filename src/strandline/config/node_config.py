@@ -372,7 +372,10 @@ class BrokerConfig(
 
     def topic_config_in_force(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the settings of an existing topic, without overrides that this version does not know."""
-        return self.topic_defaults.with_stored(overrides)
+        resolved = self.topic_defaults.with_stored(overrides)
+        if resolved.retention_lock_ms > self.strandline_retention_lock_max_ms:
+            resolved = dataclasses.replace(resolved, retention_lock_ms=self.strandline_retention_lock_max_ms)
+        return resolved
 
     def topic_config_entries(self, overrides: Mapping[str, str | None]) -> list[TopicConfigEntry]:
         """Return every topic setting in force with its source, as CreateTopics returns them."""

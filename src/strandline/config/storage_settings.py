@@ -83,6 +83,12 @@ class StorageSettings:
         "Strandline's own. What is read for that in a second.",
         update=CLUSTER_WIDE,
     )
+    strandline_retention_lock_max_ms: int = long(
+        "strandline.retention.lock.max.ms",
+        365 * 24 * 3_600_000,
+        at_least(0),
+        "The longest `strandline.retention.lock.ms` of a topic. Longer ones count as this; with 0 no topic is locked.",
+    )
 
 
 def check_storage(settings: StorageSettings) -> None:

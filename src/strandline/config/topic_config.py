@@ -265,6 +265,14 @@ class TopicConfig:
         "`cleanup.policy` or `compression.type` opens them anyway. Uncompressed batches are always checked.",
         synonyms=_as("strandline.validate.records"),
     )
+    retention_lock_ms: int = long(
+        "strandline.retention.lock.ms",
+        0,
+        at_least(0),
+        "Strandline's own. Records stay for so long after they were appended, whatever retention, DeleteRecords and "
+        "DeleteTopics ask for; 0 for no lock. It can be raised and not lowered, is at most "
+        "`strandline.retention.lock.max.ms`, needs `message.timestamp.type=LogAppendTime`, and excludes compaction.",
+    )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),

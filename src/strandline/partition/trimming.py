@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
+from strandline.log.maintenance.retention import is_locked
 from strandline.log.segment.segment import Segment
 from strandline.log.trimming import remove_segments
 from strandline.partition.delayed_operations import CommitListener
@@ -34,8 +35,23 @@ def delete_records(partition: Partition, offset: int) -> int:
     if not 0 <= start_offset <= partition.high_watermark:
         raise OffsetOutOfRange(f"cannot delete up to {start_offset}: {partition!r}")
     if start_offset > partition.log_start_offset:
+        _check_lock(partition, start_offset)
         trim(partition, start_offset)
     return partition.log_start_offset
+
+
+def _check_lock(partition: Partition, start_offset: int) -> None:
+    """Raise RequestError (POLICY_VIOLATION) if records below the offset are in a segment that is locked."""
+    if not partition.config.retention_lock_ms:
+        return
+    now_ms = partition.runtime.now_ms()
+    for segment in partition.log.segments:
+        if segment.base_offset < start_offset and is_locked(segment, partition.config, now_ms):
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"records of {partition!r} from offset {segment.base_offset} on are locked by "
+                f"strandline.retention.lock.ms={partition.config.retention_lock_ms}",
+            )
 
 
 def follow_start(partition: Partition, log_start_offset: int) -> None:

@@ -2,8 +2,9 @@
 
 Only whole segments, oldest first, up to the first that stays: by size, then by time, as Kafka does. A segment goes when
 its newest record is older than `retention.ms`, whatever was read of it; by wall time, so records from the future stay
-until their time has come and passed. Nothing above the high watermark goes, nor what the disk is not known to hold: a
-power cut in between could else leave a log that goes back to offsets it gave away. The active segment is rolled first.
+until their time has come and passed. `strandline.retention.lock.ms` keeps what size or time would let go. Nothing above
+the high watermark goes, nor what the disk is not known to hold: a power cut in between could else leave a log that goes
+back to offsets it gave away. The active segment is rolled first.
 
 Nothing here changes a log or reads a file. The newest time of a segment that an earlier process filled is in its time
 index: `segment_times` reads that in a thread, and until then the segment stays.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from strandline.config.topic_config import TopicConfig
 from strandline.log.partition_log import PartitionLog
 from strandline.log.segment.segment import Segment
 
@@ -70,6 +72,14 @@ def newest_ms(segment: Segment) -> int | None:
     return read[1] if read is not None and read[0] == segment.size_bytes else None
 
 
+def is_locked(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
+    """Return whether `strandline.retention.lock.ms` keeps a segment; also if its newest time is not known yet."""
+    if not config.retention_lock_ms:
+        return False
+    newest = newest_ms(segment)
+    return newest is None or now_ms - newest <= config.retention_lock_ms
+
+
 def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> RetentionDecision:
     """Return which segments are deleted now."""
     config = log.config
@@ -81,6 +91,9 @@ def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> RetentionDe
     while _end_of(log, count) <= high_watermark:
         segment = segments[count]
         if count == last and not segment.size_bytes:
+            break
+        if config.retention_lock_ms and (newest_ms(segment) is None or is_locked(segment, config, now_ms)):
+            unknown = segment if newest_ms(segment) is None else None
             break
         if excess >= segment.size_bytes:
             excess -= segment.size_bytes
@@ -125,6 +138,8 @@ def outlook(log: PartitionLog, *, high_watermark: int, now_ms: int) -> Outlook:
                 deletes_at_ms, because = now_ms, "size"
             elif because is None:
                 because = "size"
+        if deletes_at_ms is not None and config.retention_lock_ms:
+            deletes_at_ms = None if newest is None else max(deletes_at_ms, newest + config.retention_lock_ms + 1)
     return Outlook(
         segment.base_offset,
         _end_of(log, 0),

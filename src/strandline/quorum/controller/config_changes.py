@@ -20,6 +20,7 @@ from strandline.config.resource_settings import check_client_metrics, check_grou
 from strandline.config.settings import text_of
 from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
+from strandline.quorum.controller.retention_lock import check_lock
 from strandline.quorum.controller.topic_names import check_topic_name
 from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
@@ -186,9 +187,10 @@ def _check_resource(
         if not name:
             raise bad_request("Default topic resources are not allowed.")
         check_topic_name(name)
-        config.topic_config(settings)
+        asked = config.topic_config(settings)
         if name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        check_lock(name, asked, image=image, config=config)
     elif resource_type == RESOURCE_GROUP:
         if not name:
             raise bad_request("Default group resources are not allowed.")

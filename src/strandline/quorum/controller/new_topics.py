@@ -14,6 +14,7 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.controller.placement import place_replicas
 from strandline.quorum.controller.prepared_records import RECORDS_PER_SLICE, PreparedRecords
+from strandline.quorum.controller.retention_lock import check_lock
 from strandline.quorum.controller.topic_names import AUDIT_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 
@@ -64,7 +65,7 @@ def new_topic_records(
 
     If the brokers change during a pause, the records mean nothing: the caller starts over.
     """
-    overrides = _checked_configs(topic, config)
+    overrides = _checked_configs(topic, image, config)
     is_usable = is_usable or active_in(image)
     if topic.assignment:
         replica_lists = yield from _checked_assignment(topic, image, is_usable)
@@ -194,14 +195,14 @@ def random_uuid(rng: random.Random) -> uuid.UUID:
             return candidate
 
 
-def _checked_configs(topic: NewTopic, config: BrokerConfig) -> dict[str, str]:
+def _checked_configs(topic: NewTopic, image: ClusterImage, config: BrokerConfig) -> dict[str, str]:
     null_names = [name for name, value in topic.configs if value is None]
     if null_names:
         message = f"Null value not supported for topic configs: {','.join(null_names)}"
         raise RequestError(ErrorCode.INVALID_CONFIG, message)
     overrides = {name: value for name, value in topic.configs if value is not None}
     try:
-        config.topic_config(overrides)
+        check_lock(topic.name, config.topic_config(overrides), image=image, config=config)
     except InvalidConfig as refusal:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(refusal)) from refusal
     return overrides

@@ -29,6 +29,7 @@ from strandline.quorum.controller.new_topics import (
     new_topic_records,
     partition_count_asked,
 )
+from strandline.quorum.controller.retention_lock import check_deletion
 from strandline.quorum.controller.state import ControllerState, Decision, Decisions
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA, check_topic_name, collision_key
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, Topic
@@ -218,6 +219,7 @@ class TopicCommands:
                 yield [], DeletedTopic(ref.name, ref.id, topic)
             else:
                 try:
+                    check_deletion(topic.name, image=self._state.image, config=self._state.config)
                     pay(len(topic.partitions))
                 except RequestError as error:
                     yield [], DeletedTopic(ref.name, ref.id, error)
