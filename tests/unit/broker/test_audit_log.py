@@ -195,6 +195,10 @@ def test_a_stop_does_not_wait_for_ever() -> None:
     stage.log.stop(lambda: stopped.append(True))
     stage.clock.run(STOP_S_MAX + 1)
     assert stopped == [True]
+    stage.partition.failure = None
+    stage.record("late")
+    stage.clock.run(60)
+    assert stage.names() == [], "the logs are closed by now"
     idle = Stage()
     idle.log.stop(lambda: stopped.append(False))
     assert stopped == [True, False], "without any line there is nothing to say"
@@ -251,3 +255,14 @@ def test_lines_of_a_former_leader_epoch_are_written_again(remote: Stage) -> None
     assert deliver(remote, remote.asked[0])
     assert remote.names() == ["started", "a"]
     assert codes == [ErrorCode.NONE]
+
+
+def test_lines_of_a_topic_that_was_deleted_are_written_to_the_next() -> None:
+    stage = Stage()
+    stage.partition.commits = False
+    stage.record("a")
+    stage.clock.run(1)
+    stage.partition = Partition()
+    stage.clock.run(20)
+    assert stage.names() == ["started", "a"]
+    assert stage.log.queued == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from strandline.broker.audit.audit_topic import AuditTopic
@@ -73,12 +74,15 @@ class AuditLog:
         self._lost_untold = 0
         self._sending = 0
         """Lines at the front of the queue that are being written."""
+        self._attempt = 0
+        """Answers to earlier attempts are not taken any more."""
         self._failures = 0
         self._warned_at = -WARN_S
         self._sender: TimerHandle | None = None
         self._repeater: TimerHandle | None = None
         self._channel: Channel | None = None
         self._on_stopped: Callable[[], object] | None = None
+        self._is_closed = False
 
     @property
     def queued(self) -> int:
@@ -87,6 +91,9 @@ class AuditLog:
 
     def record(self, event: AuditEvent) -> None:
         """Take an event. Its line follows soon, or it is counted as a repeat."""
+        if self._is_closed:
+            self.lost += 1
+            return
         now_ms = self._runtime.now_ms()
         if not self._number:
             self._queue(CountedEvent(AuditEvent(AUDIT, STARTED), 1, self._started_ms, self._started_ms))
@@ -152,11 +159,11 @@ class AuditLog:
             if len(batch) >= BATCH_LINES_MAX or size >= BATCH_BYTES_MAX:
                 break
         self._sending = len(batch)
+        self._attempt += 1
+        on_written = partial(self._on_written, self._attempt)
         topic = self._environment.image().topic_by_name(AUDIT_TOPIC)
         if topic is None:
-            create_missing(
-                self._services, [AUDIT_TOPIC], lambda _: self._on_written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            )
+            create_missing(self._services, [AUDIT_TOPIC], lambda _: on_written(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             return
         request = AppendAuditRequest(
             node_id=self._environment.node_id,
@@ -166,13 +173,15 @@ class AuditLog:
         )
         leader = topic.partitions[0].leader
         if leader == self._environment.node_id:
-            self._topic.append(request, f"node {leader}", self._on_written)
+            # No connection would tell that the topic was deleted before the lines were committed.
+            self._runtime.call_later(TIMEOUT_S, on_written, ErrorCode.REQUEST_TIMED_OUT)
+            self._topic.append(request, f"node {leader}", on_written)
             return
         channel = self._channel_to(leader)
         if channel is None:
-            self._on_written(ErrorCode.LEADER_NOT_AVAILABLE)
+            on_written(ErrorCode.LEADER_NOT_AVAILABLE)
         else:
-            channel.ask(request, 0, self._on_answer, timeout_s=TIMEOUT_S)
+            channel.ask(request, 0, partial(self._on_answer, on_written), timeout_s=TIMEOUT_S)
 
     def _channel_to(self, leader: int) -> Channel | None:
         address = self._environment.address_of(leader)
@@ -189,10 +198,17 @@ class AuditLog:
             )
         return self._channel
 
-    def _on_answer(self, response: AppendAuditResponse | None, error: BaseException | None) -> None:
-        self._on_written(ErrorCode.NETWORK_EXCEPTION if response is None else named(response.error_code))
+    def _on_answer(
+        self,
+        on_written: Callable[[ErrorCode], object],
+        response: AppendAuditResponse | None,
+        error: BaseException | None,
+    ) -> None:
+        on_written(ErrorCode.NETWORK_EXCEPTION if response is None else named(response.error_code))
 
-    def _on_written(self, code: ErrorCode) -> None:
+    def _on_written(self, attempt: int, code: ErrorCode) -> None:
+        if attempt != self._attempt or not self._sending:
+            return
         count, self._sending = self._sending, 0
         if code is not ErrorCode.NONE:
             self._retry(code)
@@ -226,6 +242,7 @@ class AuditLog:
         if self._on_stopped is None:
             return
         on_stopped, self._on_stopped = self._on_stopped, None
+        self._is_closed, self._sending = True, 0
         for timer in (self._sender, self._repeater):
             if timer is not None:
                 timer.cancel()

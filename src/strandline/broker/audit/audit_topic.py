@@ -31,6 +31,8 @@ OnCommitted = Callable[[Exception | None], None]
 class _Appended(NamedTuple):
     """The lines of one start of a node that were appended in one leader epoch."""
 
+    partition: Partition
+    """Another one has its place if the topic was deleted meanwhile."""
     started_ms: int
     leader_epoch: int
     next_number: int
@@ -54,7 +56,7 @@ class AuditTopic:
         end, epoch = request.first_number + len(request.lines), partition.leader_epoch
         newest = self._newest.get(request.node_id)
         first = request.first_number
-        if newest is not None and newest[:2] == (request.started_ms, epoch):
+        if newest is not None and newest[:3] == (partition, request.started_ms, epoch):
             first = max(first, newest.next_number)
             if first >= end:
                 self._wait(partition, newest.commits_at, on_committed)
@@ -63,7 +65,7 @@ class AuditTopic:
         commits_at = partition.log.log_end_offset + end - first
         if len(self._newest) >= WRITERS_MAX:
             self._newest.clear()
-        self._newest[request.node_id] = _Appended(request.started_ms, epoch, end, commits_at)
+        self._newest[request.node_id] = _Appended(partition, request.started_ms, epoch, end, commits_at)
         try:
             partition.append_internal(batch, on_committed)
         except (StrandlineError, OSError) as error:
