@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -34,6 +36,28 @@ PROPERTIES = {
 def broker() -> Iterator[EmbeddedBroker]:
     with strandline.embedded(properties=PROPERTIES) as running:
         yield running
+
+
+def test_tokens_that_are_over_are_removed_by_time() -> None:
+    interval = {"delegation.token.expiry.check.interval.ms": "600000"}
+    with strandline.embedded(clock="virtual", properties=PROPERTIES | interval) as log, Peer(log.port) as alice:
+        assert log_in(alice, PlainLogin("alice", "secret")) == (0, 0)
+        for lifetime_ms in (60_000, 3_600_000):
+            made = alice.ask(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=lifetime_ms), 3)
+            assert made.error_code == 0
+
+        def removed() -> int:
+            """Return how many tokens the metadata log has removed; clients see none that is over."""
+            command = [sys.executable, "-m", "strandline", "log", "dump", str(log.data / "__cluster_metadata-0")]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            return done.stdout.count("RemoveDelegationTokenRecord")
+
+        log.clock.advance(minutes=5)
+        assert removed() == 0
+        log.clock.advance(minutes=6)
+        assert removed() == 1
+        log.clock.advance(hours=2)
+        assert removed() == 2
 
 
 def log_in(peer: Peer, login: ClientLogin) -> tuple[int, int]:

@@ -133,6 +133,12 @@ class SaslSettings:
     delegation_token_expiry_time_ms: int = long(
         "delegation.token.expiry.time.ms", 86_400_000, at_least(1), "How long a token is good for unless it is renewed."
     )
+    delegation_token_expiry_check_interval_ms: int = long(
+        "delegation.token.expiry.check.interval.ms",
+        3_600_000,
+        at_least(1),
+        "How often the active controller removes tokens that are over. They are accepted no longer before that.",
+    )
     strandline_sasl_plain_credentials: str = text(
         "strandline.sasl.plain.credentials",
         CREDENTIALS_OF_JAAS,

@@ -34,17 +34,23 @@ LOOK_S: Final = 0.1
 
 
 class ControllerDriver:
-    def __init__(self, runtime: Runtime, controller: Controller, write: Write) -> None:
+    def __init__(
+        self, runtime: Runtime, controller: Controller, write: Write, *, token_check_s: float | None = None
+    ) -> None:
+        """`token_check_s` is how often delegation tokens that are over are removed; None if there are no tokens."""
         self._runtime = runtime
         self._controller = controller
         self._write = write
         controller.connect(runtime, write)
         self._timer: TimerHandle | None = None
+        self._token_check_s = token_check_s
+        self._tokens_checked_at = 0.0
         self.on_look: Callable[[float], object] = lambda now: None
 
     def begin(self, image: ClusterImage, *, heard_leader: tuple[int, float] | None = None) -> None:
         """This node leads the quorum, and `image` holds everything committed; who led before, and was heard when."""
-        self._controller.activate(image, self._runtime.monotonic(), heard_leader=heard_leader)
+        self._tokens_checked_at = self._runtime.monotonic()
+        self._controller.activate(image, self._tokens_checked_at, heard_leader=heard_leader)
         self._look_in(0.0)
 
     def end(self) -> None:
@@ -71,7 +77,7 @@ class ControllerDriver:
         records: list[Any] = []
         try:
             now = self._runtime.monotonic()
-            records = self._controller.tick(now)
+            records = self._controller.tick(now) or self._expired_tokens(now)
             if records:
                 self._tell(records)
                 # A write that fails is followed by `revert` or `end`: the controller decides again.
@@ -81,6 +87,15 @@ class ControllerDriver:
             # Whatever went wrong, sessions end and brokers must be fenced.
             if self._controller.is_active and self._timer is None:
                 self._look_in(0.0 if records or self._controller.is_busy else LOOK_S)
+
+    def _expired_tokens(self, now: float) -> list[Any]:
+        if self._token_check_s is None or now - self._tokens_checked_at < self._token_check_s:
+            return []
+        records = self._controller.remove_expired_tokens(self._runtime.now_ms())
+        if not records:
+            # Otherwise the next look follows, because there may be more than are removed at one time.
+            self._tokens_checked_at = now
+        return records
 
     def _tell(self, records: list[Any]) -> None:
         elections = unclean = 0

@@ -72,7 +72,15 @@ class Membership:
         self._on_ready = on_ready
         self._on_failed = on_failed
         runtime = environment.runtime
-        self.driver = ControllerDriver(runtime, controller, metadata.write)
+        config = environment.config()
+        self.driver = ControllerDriver(
+            runtime,
+            controller,
+            metadata.write,
+            token_check_s=config.delegation_token_expiry_check_interval_ms / 1000
+            if config.delegation_token_secret_key
+            else None,
+        )
         self.lifecycle = Lifecycle(
             runtime,
             channels.open("heartbeat"),

@@ -402,6 +402,12 @@ class Controller(TopicCommands):
 
         return expire(self._state, token_hmac, by, period_ms, now_ms)
 
+    def remove_expired_tokens(self, now_ms: int) -> list[Any]:
+        """Return the records that remove delegation tokens that are over."""
+        from strandline.quorum.controller.security.delegation_tokens import remove_expired
+
+        return remove_expired(self._state, now_ms)
+
     # Settings.
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:

@@ -1,6 +1,7 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken: decisions about tokens, in the words of Kafka.
 
-Tokens that are over are removed when another one is created. A login checks the time itself.
+Tokens that are over are removed when another one is created, and every `delegation.token.expiry.check.interval.ms`. A
+login checks the time itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TOKENS_MAX: Final = 10_000
 """Delegation tokens of a cluster: a request that names one by its HMAC looks through all of them."""
 REMOVED_MAX: Final = 1_000
-"""Tokens that are over and are removed with one that is created."""
+"""Tokens that are over and are removed at one time."""
 
 
 def secret_of(state: ControllerState) -> str:
@@ -49,7 +50,7 @@ def create(
     if any(each.kind != USER for each in (*renewers, owner)):
         raise RequestError(ErrorCode.INVALID_PRINCIPAL_TYPE, "Supplied principalType is not supported.")
     tokens = state.image.kept.of_kind("token")
-    over = [each for each in tokens if each.expiration_timestamp < now_ms][:REMOVED_MAX]
+    over = _over(tokens, now_ms)
     if len(tokens) - len(over) >= TOKENS_MAX:
         raise RequestError(ErrorCode.POLICY_VIOLATION, f"there are {TOKENS_MAX} delegation tokens already")
     config = state.config
@@ -65,7 +66,17 @@ def create(
         expiration_timestamp=now_ms + min(lifetime_ms, config.delegation_token_expiry_time_ms),
         token_id=str(token_id),
     )
-    return state.decided([*(RemoveDelegationTokenRecord(token_id=each.token_id) for each in over), record]), record
+    return state.decided([*over, record]), record
+
+
+def remove_expired(state: ControllerState, now_ms: int) -> list[Any]:
+    """Return the records that remove tokens that are over; with very many of them, the others follow another time."""
+    return state.decided(_over(state.image.kept.of_kind("token"), now_ms))
+
+
+def _over(tokens: Sequence[Any], now_ms: int) -> list[Any]:
+    over = [each for each in tokens if each.expiration_timestamp < now_ms]
+    return [RemoveDelegationTokenRecord(token_id=each.token_id) for each in over[:REMOVED_MAX]]
 
 
 def renew(state: ControllerState, given: bytes, by: Principal, period_ms: int, now_ms: int) -> Decision[int]:
