@@ -33,10 +33,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.discard()
 
 
-def kafka_tool(main_class: str, *arguments: str | Path, logs: Path, stdin: str | None = None) -> str:
+def kafka_tool(
+    main_class: str, *arguments: str | Path, logs: Path, stdin: str | None = None, options: Sequence[str] = ()
+) -> str:
     """Run one of Kafka's tools, for example `org.apache.kafka.tools.DumpLogSegments`; its standard output."""
     done = subprocess.run(
-        tool_command(main_class, *arguments, logs=logs),
+        tool_command(main_class, *arguments, logs=logs, options=options),
         input=stdin,
         capture_output=True,
         text=True,

@@ -22,18 +22,18 @@ RUN_TIMEOUT_S = 90
 
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 2 * RUN_TIMEOUT_S)
 def test_franz_go(bootstrap: str, topic: str) -> None:
-    home = _fetched("franz-go", "go", ["go", "mod", "download"])
-    _run(["go", "build", "-o", "smoke", "."], home, BUILD_TIMEOUT_S)
+    home = fetched("franz-go", "go", ["go", "mod", "download"])
+    run(["go", "build", "-o", "smoke", "."], home, BUILD_TIMEOUT_S)
     _converse([str(home / "smoke"), bootstrap, topic], home)
 
 
 @pytest.mark.timeout(BUILD_TIMEOUT_S + 2 * RUN_TIMEOUT_S)
 def test_kafkajs(bootstrap: str, topic: str) -> None:
-    home = _fetched("kafkajs", "npm", ["npm", "install", "--no-audit", "--no-fund", "--silent"])
+    home = fetched("kafkajs", "npm", ["npm", "install", "--no-audit", "--no-fund", "--silent"])
     _converse(["node", str(home / "smoke.js"), bootstrap, topic], home)
 
 
-def _fetched(name: str, program: str, command: list[str]) -> Path:
+def fetched(name: str, program: str, command: list[str]) -> Path:
     """The program's sources with the packages they need, in the cache; sources that changed have another place."""
     if shutil.which(program) is None:
         pytest.skip(f"`{program}` is not on PATH")
@@ -52,11 +52,11 @@ def _fetched(name: str, program: str, command: list[str]) -> Path:
     return home
 
 
-def _run(command: list[str], home: Path, timeout_s: int) -> str:
+def run(command: list[str], home: Path, timeout_s: int) -> str:
     done = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=timeout_s, check=False)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
 def _converse(command: list[str], home: Path) -> None:
-    assert "SUCCESS" in _run(command, home, RUN_TIMEOUT_S)
+    assert "SUCCESS" in run(command, home, RUN_TIMEOUT_S)

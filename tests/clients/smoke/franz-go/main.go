@@ -14,6 +14,10 @@ import (
 const perCodec = 20
 
 func main() {
+	if len(os.Args) == 2 {
+		secured(os.Args[1])
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	bootstrap, topic := os.Args[1], os.Args[2]
