@@ -240,6 +240,9 @@ class SteadyProducer:
             assert time.monotonic() < deadline, (self.written, wanted, self.failures)
             time.sleep(0.01)
 
+    def change_password(self, user: str, password: str) -> None:
+        self._producer.set_sasl_credentials(user, password)
+
     def stop(self) -> None:
         self._stopping.set()
         self._thread.join(WAIT_S_MAX)
