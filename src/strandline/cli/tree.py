@@ -136,6 +136,20 @@ COMMANDS: dict[str, Entry] = {
             ("audit", "security.audit:audit", "What clients changed, who logged in, what was denied."),
         ),
     ),
+    "registry": Entry(
+        "Run the schema registry.",
+        verbs=(("serve", "registry.serve:serve", "Serve schemas beside a cluster, over Confluent's REST API."),),
+    ),
+    "schema": Entry(
+        "List, show, register, check and delete schemas in a registry.",
+        verbs=(
+            ("list", "schema.listing:list_schemas", "List subjects with their last version."),
+            ("show", "schema.show:show", "Show a schema: of a subject, or by its id."),
+            ("register", "schema.register:register", "Register a schema as the next version of a subject."),
+            ("check", "schema.register:check", "Say whether a subject would take a schema; exit code 5 if not."),
+            ("delete", "schema.delete:delete", "Delete a subject, or a version of it."),
+        ),
+    ),
     "pipeline": Entry(
         "Run pipelines of data frames on Spark, look at them, stop, rebuild and delete them.",
         verbs=(

@@ -6,7 +6,7 @@
 3    a topic, partition, file or other thing that was named does not exist
 4    the cluster cannot be reached, or did not answer in time
 5    `doctor`, `cluster health`, `txn why`, `topic scrub`, `advise`, or `group lag` with a limit found something wrong,
-     or `acl explain` something denied
+     `acl explain` something denied, or `schema check` something incompatible
 130  Ctrl-C before the work was done
 """
 

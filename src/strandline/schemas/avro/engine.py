@@ -49,6 +49,3 @@ class AvroType:
                 raise InvalidSchema(f"the reference {name}: {error}") from None
         known = frozenset(names)
         return AvroSchema(parse_text(text, names), known)
-
-
-ENGINE: Final = AvroType()

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.schemas.avro.engine import ENGINE
+from strandline.schemas.avro.engine import AvroType
+
+ENGINE = AvroType()
 
 avro_schema = pytest.importorskip("avro.schema")
 compatibility = pytest.importorskip("avro.compatibility")

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.avro.engine import ENGINE
+from strandline.schemas.avro.engine import AvroType
 from strandline.schemas.types import InvalidSchema
+
+ENGINE = AvroType()
 
 RECORD = {"type": "record", "name": "R", "fields": []}
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from strandline.schemas.avro.engine import ENGINE
+from strandline.schemas.avro.engine import AvroType
+
+ENGINE = AvroType()
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 PROMOTED = {

@@ -1,0 +1,1 @@
+"""`strandline registry`: runs the schema registry beside a cluster."""

@@ -1,0 +1,1 @@
+"""`strandline schema`: schemas in a registry, over its REST API."""

@@ -1,0 +1,190 @@
+"""The topic `_schemas`: made if it is missing, read by a thread from its beginning on, written in transactions.
+
+librdkafka reads and writes it, which every installation has. The transactional id belongs to the one primary. A process
+that takes it fences the one before: what that one was about to write fails, whatever it believes.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.failures import ClientFailed
+from strandline.client.security import librdkafka_of
+from strandline.client.topic_creation import create_topic
+from strandline.errors import WorldError
+from strandline.schemas.records import SchemaRecord
+
+TOPIC: Final = "_schemas"
+REPLICAS_MAX: Final = 3
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""How long a primary that dies in the middle of a write hides what is written after it."""
+RECORD_BYTES_MAX: Final = 1_000_000
+"""Bytes of one record: librdkafka and brokers take little more by default."""
+_BATCH: Final = 1000
+
+logger = logging.getLogger("strandline.schemas")
+_quiet = logging.getLogger("strandline.schemas.librdkafka")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+OnRecords = Callable[[Sequence[SchemaRecord], int, bool], None]
+"""Takes records, the offset up to which the topic was read, and whether that is its end; for the reader's thread."""
+
+
+class SchemaTopicFailed(WorldError):
+    """The topic could not be made, read or written; one sentence."""
+
+
+class TopicWriter:
+    """The holder of the transactional id, until another process takes it. For one thread at a time."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, timeout_s: float) -> None:
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._failed: list[Any] = []
+        self._offset = -1
+        try:
+            self._producer = import_module("confluent_kafka").Producer(
+                librdkafka_of(bootstrap)
+                | {
+                    "client.id": "strandline-registry",
+                    "log_level": 0,
+                    "transactional.id": f"{group}-primary",
+                    "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "message.max.bytes": RECORD_BYTES_MAX + 40_000,
+                },
+                logger=_quiet,
+            )
+            self._producer.init_transactions(timeout_s)
+        except _kafka_exception() as error:
+            raise SchemaTopicFailed(f"cannot become the writer of {topic}: {error.args[0].str()}") from error
+
+    def write(self, records: Sequence[SchemaRecord]) -> int:
+        """Write all records or none, and return the offset of the last one. The first failure is its last call."""
+        self._failed.clear()
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._producer.produce(
+                    self._topic, key=record.key, value=record.value, partition=0, on_delivery=self._delivered
+                )
+            self._producer.commit_transaction(self._timeout_s)
+        except (_kafka_exception(), BufferError) as error:
+            raise SchemaTopicFailed(f"cannot write to {self._topic}: {_words(error)}") from error
+        if self._failed:
+            raise SchemaTopicFailed(f"cannot write to {self._topic}: {self._failed[0].str()}")
+        return self._offset
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+        else:
+            self._offset = message.offset()
+
+
+class TopicReader:
+    """A thread that reads the topic for ever, in order, and only what is committed."""
+
+    def __init__(self, bootstrap: str, topic: str, on_records: OnRecords) -> None:
+        self._on_records = on_records
+        self._is_stopping = threading.Event()
+        self._kafka = import_module("confluent_kafka")
+        self._consumer = self._kafka.Consumer(
+            librdkafka_of(bootstrap)
+            | {
+                "client.id": "strandline-registry",
+                "log_level": 0,
+                # Nothing is committed; librdkafka wants a name.
+                "group.id": "strandline-registry-reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 500,
+                "fetch.error.backoff.ms": 100,
+            },
+            logger=_quiet,
+        )
+        self._consumer.assign([self._kafka.TopicPartition(topic, 0, 0)])
+        self._thread = threading.Thread(target=self._run, name="registry-reader", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._consumer.close()
+
+    def _run(self) -> None:
+        while not self._is_stopping.is_set():
+            first = self._consumer.poll(0.2)
+            if first is not None:
+                self._hand_over([first, *self._consumer.consume(_BATCH, 0)])
+
+    def _hand_over(self, messages: Sequence[Any]) -> None:
+        records = []
+        position = -1
+        is_end = False
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(SchemaRecord(message.key() or b"", message.value()))
+                position, is_end = message.offset() + 1, False
+            elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
+                position, is_end = max(position, message.offset()), True
+            else:
+                logger.warning("reading %s: %s", TOPIC, error.str())
+        if position >= 0:
+            self._on_records(records, position, is_end)
+
+
+def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> None:
+    """Make the topic if it is missing; raise SchemaTopicFailed if records of it would be lost."""
+    client = ClusterClient(ClientSettings.within(bootstrap, "strandline-registry", timeout_s))
+    try:
+        made = create_topic(
+            client, topic, partitions=1, replicas_max=REPLICAS_MAX, settings={"cleanup.policy": "compact"}
+        )
+    except ClientFailed as error:
+        raise SchemaTopicFailed(f"the topic {topic} cannot be made: {error}") from error
+    finally:
+        client.close()
+    if len(made.leaders) != 1:
+        raise SchemaTopicFailed(
+            f"the topic {topic} has {len(made.leaders)} partitions, and must have one, because schemas are in order"
+        )
+    policy = _cleanup_policy(bootstrap, topic, timeout_s)
+    if policy != "compact":
+        raise SchemaTopicFailed(
+            f"the topic {topic} has cleanup.policy={policy}, which deletes schemas: "
+            f"say `strandline config set topic {topic} cleanup.policy=compact`"
+        )
+
+
+def _cleanup_policy(bootstrap: str, topic: str, timeout_s: float) -> str:
+    admin_api = import_module("confluent_kafka.admin")
+    admin = admin_api.AdminClient(librdkafka_of(bootstrap) | {"log_level": 0}, logger=_quiet)
+    resource = admin_api.ConfigResource("topic", topic)
+    try:
+        (answer,) = admin.describe_configs([resource], request_timeout=timeout_s).values()
+        return str(answer.result()["cleanup.policy"].value)
+    except _kafka_exception() as error:
+        raise SchemaTopicFailed(f"the settings of {topic} cannot be read: {_words(error)}") from error
+
+
+def _kafka_exception() -> type[Exception]:
+    found: type[Exception] = import_module("confluent_kafka").KafkaException
+    return found
+
+
+def _words(error: BaseException) -> str:
+    return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)

@@ -1,0 +1,126 @@
+"""The topic behind a registry: another one takes it over, several write to it, and garbage in it does not matter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.registry.running_registry import RunningRegistry, running_registry, serve_command
+
+from strandline.schemas.records import SchemaRecord
+from strandline.schemas.state import RegistryState
+
+READY_S = 60
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"_schemas-{uuid.uuid4().hex[:12]}"
+
+
+def committed(bootstrap: str, topic: str) -> Iterator[SchemaRecord]:
+    """Yield all committed records of a topic."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        while True:
+            message = consumer.poll(READY_S)
+            assert message is not None, "the topic could not be read"
+            if message.error() is not None:
+                return
+            yield SchemaRecord(message.key() or b"", message.value())
+    finally:
+        consumer.close()
+
+
+def folded(bootstrap: str, topic: str) -> RegistryState:
+    state = RegistryState()
+    for record in committed(bootstrap, topic):
+        state.apply(record)
+    return state
+
+
+def number(schema: int) -> dict[str, Any]:
+    return {"type": "fixed", "name": f"F{schema}", "size": schema}
+
+
+def test_the_topic_is_made_compacted_and_another_registry_opens_it(registry_bootstrap: str, topic: str) -> None:
+    with running_registry(registry_bootstrap, "--topic", topic) as first:
+        made = first.register("orders-value", number(1))[1]
+        first.ask("PUT", "/config/orders-value", {"compatibility": "FULL"})
+    keys = [record.key for record in committed(registry_bootstrap, topic)]
+    assert b'{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}' in keys
+    with running_registry(registry_bootstrap, "--topic", topic) as second:
+        assert second.ask("GET", "/subjects/orders-value/versions/1")[1]["id"] == made["id"]
+        assert second.ask("GET", "/config/orders-value")[1] == {"compatibilityLevel": "FULL"}
+        assert second.register("other", number(2))[1]["id"] == made["id"] + 1
+
+
+def test_garbage_and_foreign_records_do_not_matter(registry_bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": registry_bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])[topic].result()
+    producer = Producer({"bootstrap.servers": registry_bootstrap})
+    foreign = b'{"subject":"theirs","version":1,"magic":1,"keytype":"SCHEMA"}'
+    for key, value in (
+        (b"\xff\xfe", b"\x00"),
+        (b"{}", None),
+        (b'{"keytype":"UNHEARD_OF","magic":9}', b"{}"),
+        (b'{"keytype":"SCHEMA","subject":"broken","version":1,"magic":1}', b"{"),
+        (foreign, b'{"subject":"theirs","version":1,"id":12,"schema":"\\"int\\"","deleted":false,"x":1}'),
+    ):
+        producer.produce(topic, key=key, value=value, partition=0)
+    assert producer.flush(READY_S) == 0
+    with running_registry(registry_bootstrap, "--topic", topic) as registry:
+        assert registry.ask("GET", "/subjects") == (200, ["theirs"])
+        assert registry.ask("GET", "/schemas/ids/12")[1]["schema"] == '"int"'
+        assert registry.register("ours", number(1))[1]["id"] == 13
+
+
+def test_a_topic_that_loses_schemas_is_refused(registry_bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": registry_bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "delete"})])[topic].result()
+    command = [*serve_command(registry_bootstrap), "--topic", topic]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=READY_S)
+    assert ended.returncode == 4
+    assert "cleanup.policy=delete" in ended.stderr
+
+
+def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -> None:
+    """Each fences the other, reads what it wrote, and decides again."""
+    with (
+        running_registry(registry_bootstrap, "--topic", topic) as one,
+        running_registry(registry_bootstrap, "--topic", topic) as other,
+    ):
+        one.ask("PUT", "/config", {"compatibility": "NONE"})
+        answers: list[tuple[int, tuple[int, Any]]] = []
+
+        def write(registry: RunningRegistry, schemas: list[int]) -> None:
+            for schema in schemas:
+                answers.append((schema, registry.register("shared", number(schema))))
+
+        threads = [
+            threading.Thread(target=write, args=(one, [1, 2, 3, 4, 5])),
+            threading.Thread(target=write, args=(other, [3, 4, 5, 6, 7])),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert {status for _, (status, _) in answers} == {200}
+    by_schema: dict[int, set[tuple[int, int]]] = {}
+    for schema, (_, made) in answers:
+        by_schema.setdefault(schema, set()).add((made["id"], made["version"]))
+    assert all(len(each) == 1 for each in by_schema.values()), by_schema
+    assert sorted(version for each in by_schema.values() for _, version in each) == [1, 2, 3, 4, 5, 6, 7]
+    state = folded(registry_bootstrap, topic)
+    for version in state.versions("shared"):
+        size = json.loads(version.content.text)["size"]
+        assert by_schema[size] == {(version.id, version.version)}
