@@ -24,8 +24,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import md5
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 from strandline.schemas.contracts import Json, json_of, metadata_of, rule_set_of, text_of
 from strandline.schemas.failures import RegistryError, invalid_schema
@@ -119,12 +119,12 @@ class SchemaContent:
         if (rule_set := json_of(self.rule_set)) is not None:
             digest.update(b"\1")
             _hash_fields(digest, rule_set)
-        return str(UUID(bytes=digest.digest()))
+        return _uuid(digest.hexdigest())
 
     @property
     def guid_of_type(self) -> str:
         """Return the id of a schema whose plain guid belongs to the same text of another type."""
-        return str(UUID(bytes=md5(f"{self.type}:{self.guid}".encode(), usedforsecurity=False).digest()))
+        return _uuid(md5(f"{self.type}:{self.guid}".encode(), usedforsecurity=False).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,9 @@ class SchemaVersion:
 def encode_key(key: Key) -> bytes:
     match key:
         case SchemaKey(subject, version):
-            return _compact({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1})
+            # Made for each record that is read, so without the general encoder.
+            text = f'{{"keytype":"SCHEMA","subject":{encode_basestring(subject)},"version":{version},"magic":1}}'
+            return text.encode("utf-8", "surrogatepass")
         case ContextKey(context):
             return _compact({"keytype": "CONTEXT", "tenant": TENANT, "context": context})
         case NoopKey():
@@ -211,8 +213,8 @@ def decode_schema(key: SchemaKey, data: bytes) -> SchemaVersion | None:
     except RegistryError:
         return None
     guid = value.get("guid")
-    # Only a guid that differs from the computed one is kept: other registries write it for each schema.
-    stored = guid if isinstance(guid, str) and guid == content.guid_of_type else None
+    # Only a guid that differs from the plain one is kept: other registries write the plain one for each schema.
+    stored = guid if guid is not None and guid == content.guid_of_type else None
     return SchemaVersion(key.subject, key.version, schema_id, content, value.get("deleted") is True, stored)
 
 
@@ -304,6 +306,10 @@ _KEY_TYPES: Final[dict[type, str]] = {
 }
 
 
+def _uuid(digits: str) -> str:
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
 def _compact(value: Json) -> bytes:
     # Jackson writes UTF-8 as it is. A lone surrogate has no UTF-8, and is escaped.
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -316,7 +322,7 @@ def _compact(value: Json) -> bytes:
 def _json_object(data: bytes | None) -> Json:
     """Return the object in `data`; an empty one if there is none."""
     try:
-        value = json.loads(data or b"")
+        value = json.loads((data or b"").decode())
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -43,7 +43,7 @@ def split(name: str) -> SubjectName:
 
 
 def context_of(name: str) -> str:
-    return split(name).context
+    return split(name).context if name.startswith(":.") else DEFAULT_CONTEXT
 
 
 def in_context(context: str, subject: str) -> str:
