@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from strandline.schemas.api import Call, Plain, dispatch
 from strandline.schemas.failures import SCHEMA_TOO_LARGE, STORE_FAILED, RegistryError
+from strandline.schemas.forwarding import FORWARDED_HEADER, OFFSET_HEADER, Forwarder, PrimaryAway
 from strandline.schemas.registry import SchemaRegistry
 
 BODY_BYTES_MAX: Final = 4_000_000
@@ -35,8 +36,9 @@ logger = logging.getLogger("strandline.schemas")
 class RegistryApp:
     """The ASGI application."""
 
-    def __init__(self, registry: SchemaRegistry) -> None:
+    def __init__(self, registry: SchemaRegistry, forwarder: Forwarder | None = None) -> None:
         self.registry = registry
+        self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the server serves HTTP only"
@@ -57,30 +59,50 @@ class RegistryApp:
         try:
             if not self.registry.is_ready:
                 raise RegistryError(503, "The registry is still reading its topic. Try again in a moment.")
-            answer = await dispatch(await self._call(request, path))
+            body = await _body(request) if request.method in ("POST", "PUT") else b""
+            if _is_write(request.method, path):
+                forwarded = await self._forwarded(request, body)
+                if forwarded is not None:
+                    return forwarded
+            answer = await dispatch(self._call(request, path, body))
         except RegistryError as error:
             return _error(error, media_type)
         except Exception:
             logger.exception("%s %s failed", request.method, path.decode("latin-1"))
             return _error(RegistryError(STORE_FAILED, "The registry failed; its log says why."), media_type)
+        headers = {OFFSET_HEADER: str(self.registry.position)} if _is_write(request.method, path) else None
         if answer is None and request.method == "DELETE":
-            return Response(status_code=204)
-        body = answer.text if isinstance(answer, Plain) else _text(answer)
-        return Response(body.encode("utf-8", "replace"), media_type=media_type)
+            return Response(status_code=204, headers=headers)
+        text = answer.text if isinstance(answer, Plain) else _text(answer)
+        return Response(text.encode("utf-8", "replace"), media_type=media_type, headers=headers)
 
-    async def _call(self, request: Request, path: bytes) -> Call:
+    async def _forwarded(self, request: Request, body: bytes) -> Response | None:
+        """Return the primary's answer to a write; None if the write is decided here."""
+        forwarder = self._forwarder
+        if forwarder is None or forwarder.is_primary or FORWARDED_HEADER in request.headers:
+            return None
+        query = request.scope.get("query_string", b"")
+        target = request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")
+        try:
+            answer = await forwarder.forward(request.method, target, request.headers, body)
+        except PrimaryAway as error:
+            # It did not see the write. Deciding here fences it, should it live.
+            logger.warning("%s; the write is decided here", error)
+            return None
+        return Response(answer.body, answer.status, media_type=answer.media_type)
+
+    def _call(self, request: Request, path: bytes, body: bytes) -> Call:
         if len(path) > PATH_BYTES_MAX:
             raise RegistryError(414, "HTTP 414 URI Too Long")
         parts = path.strip(b"/").split(b"/") if path.strip(b"/") else []
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         method = "GET" if request.method == "HEAD" else request.method
-        body = await _body(request) if method in ("POST", "PUT") else None
         names = tuple(unquote(part.decode("latin-1")) for part in parts)
-        return Call(self.registry, method, names, query, body)
+        return Call(self.registry, method, names, query, _json(body) if method in ("POST", "PUT") else None)
 
 
-async def _body(request: Request) -> Any:
-    """Return the JSON of a request. Raise RegistryError if it is none, or too large."""
+async def _body(request: Request) -> bytes:
+    """Return the body of a request. Raise RegistryError if its type is unknown, or if it is too large."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type and content_type not in _ACCEPTED:
         raise RegistryError(415, "HTTP 415 Unsupported Media Type")
@@ -95,10 +117,21 @@ async def _body(request: Request) -> Any:
             break
     if size_bytes > BODY_BYTES_MAX:
         raise RegistryError(SCHEMA_TOO_LARGE, f"The request is larger than {BODY_BYTES_MAX:,} bytes")
+    return bytes(data)
+
+
+def _json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RegistryError(400, f"The body is not JSON: {error}") from None
+
+
+def _is_write(method: str, path: bytes) -> bool:
+    """Say whether a request may change something: a POST only if it registers, because others ask."""
+    if method != "POST":
+        return method in ("PUT", "DELETE")
+    return path.rstrip(b"/").endswith(b"/versions") and b"/compatibility/" not in path
 
 
 def _answered_type(accept: str) -> str | None:

@@ -15,18 +15,19 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientPr
 from strandline.cli.common.output import Output
 
 LISTEN_DEFAULT = "127.0.0.1:8081"
+GROUP_DEFAULT = "schema-registry"
+TOPIC = "_schemas"
 
 
 def serve(
     listen: Annotated[
         str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.")
     ] = LISTEN_DEFAULT,
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="NAME", help="The topic that holds the schemas.")
-    ] = "_schemas",
+    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic that holds the schemas.")] = TOPIC,
     group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="The registries that share the topic.")
-    ] = "schema-registry",
+        str | None,
+        typer.Option("--group", metavar="NAME", help="The registries that share the topic and elect a primary."),
+    ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
@@ -46,6 +47,8 @@ def serve(
         raise CommandFailed(f"the registry needs a package that is not installed: {error.name}", hint=hint) from None
     from strandline.schemas.topic import SchemaTopicFailed
 
+    # Registries of different topics must not elect one another.
+    group = group or (GROUP_DEFAULT if topic == TOPIC else f"{GROUP_DEFAULT}-{topic}")
     cluster, output = connect(bootstrap, properties, timeout), Output()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
     listener = _listener(host, port)
