@@ -94,7 +94,8 @@ def test_a_topic_that_loses_schemas_is_refused(registry_bootstrap: str, topic: s
 
 
 def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -> None:
-    """Each fences the other, reads what it wrote, and decides again."""
+    """Both decide themselves, as if neither knew a primary: each fences the other, reads on, and decides again."""
+    alone = {"X-Forward": "false"}
     with (
         running_registry(registry_bootstrap, "--topic", topic) as one,
         running_registry(registry_bootstrap, "--topic", topic) as other,
@@ -104,7 +105,8 @@ def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -
 
         def write(registry: RunningRegistry, schemas: list[int]) -> None:
             for schema in schemas:
-                answers.append((schema, registry.register("shared", number(schema))))
+                body = {"schema": json.dumps(number(schema))}
+                answers.append((schema, registry.ask("POST", "/subjects/shared/versions", body, headers=alone)))
 
         threads = [
             threading.Thread(target=write, args=(one, [1, 2, 3, 4, 5])),
@@ -124,3 +126,16 @@ def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -
     for version in state.versions("shared"):
         size = json.loads(version.content.text)["size"]
         assert by_schema[size] == {(version.id, version.version)}
+
+
+def test_a_write_to_either_is_read_from_both(registry_bootstrap: str, topic: str) -> None:
+    with (
+        running_registry(registry_bootstrap, "--topic", topic) as one,
+        running_registry(registry_bootstrap, "--topic", topic) as other,
+    ):
+        for size in range(1, 9):
+            writer, reader = (one, other) if size % 2 else (other, one)
+            status, made = writer.register(f"s{size}", number(size))
+            assert status == 200
+            assert writer.ask("GET", f"/subjects/s{size}/versions/1")[1]["id"] == made["id"] == size
+            assert reader.register(f"s{size}", number(size)) == (200, made)
