@@ -435,4 +435,19 @@ TRAPS: dict[str, Trap] = {
         "Apache Kafka's KIP-103",
         "answer with the addresses of the listener that the request came in on",
     ),
+    "schema-id-reused": Trap(
+        "an id means another schema than the one that clients keep under it for ever",
+        "Confluent's registry after a hard delete and compaction; Karapace, which forgets a schema's type",
+        "keep the largest id in the topic, and look schemas up by all that makes them the same",
+    ),
+    "schema-comes-back": Trap(
+        "a schema that was deleted is there again after compaction",
+        "topics that registries of two makers wrote, with keys in two orders",
+        "remember each form of a key, and remove all of them",
+    ),
+    "schema-fork": Trap(
+        "two registries give one version of a subject, or one id, to two schemas",
+        "registries that wait for an old primary instead of fencing it",
+        "write in transactions of one id, and decide upon all that was written before",
+    ),
 }

@@ -100,17 +100,21 @@ def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -
         running_registry(registry_bootstrap, "--topic", topic) as one,
         running_registry(registry_bootstrap, "--topic", topic) as other,
     ):
-        one.ask("PUT", "/config", {"compatibility": "NONE"})
         answers: list[tuple[int, tuple[int, Any]]] = []
+        # Each has a writer before they meet.
+        for registry in (one, other):
+            assert registry.ask("PUT", "/config", {"compatibility": "NONE"}, headers=alone)[0] == 200
+        meeting = threading.Barrier(2)
 
         def write(registry: RunningRegistry, schemas: list[int]) -> None:
+            meeting.wait()
             for schema in schemas:
                 body = {"schema": json.dumps(number(schema))}
                 answers.append((schema, registry.ask("POST", "/subjects/shared/versions", body, headers=alone)))
 
         threads = [
-            threading.Thread(target=write, args=(one, [1, 2, 3, 4, 5])),
-            threading.Thread(target=write, args=(other, [3, 4, 5, 6, 7])),
+            threading.Thread(target=write, args=(one, list(range(1, 9)))),
+            threading.Thread(target=write, args=(other, list(range(5, 13)))),
         ]
         for thread in threads:
             thread.start()
@@ -121,7 +125,7 @@ def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -
     for schema, (_, made) in answers:
         by_schema.setdefault(schema, set()).add((made["id"], made["version"]))
     assert all(len(each) == 1 for each in by_schema.values()), by_schema
-    assert sorted(version for each in by_schema.values() for _, version in each) == [1, 2, 3, 4, 5, 6, 7]
+    assert sorted(version for each in by_schema.values() for _, version in each) == list(range(1, 13))
     state = folded(registry_bootstrap, topic)
     for version in state.versions("shared"):
         size = json.loads(version.content.text)["size"]
