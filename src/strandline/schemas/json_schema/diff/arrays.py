@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.schemas.json_schema.diff.kinds import Difference, are_compatible, below
+from strandline.schemas.json_schema.diff.kinds import SchemaDifference, are_compatible, below
 from strandline.schemas.json_schema.diff.objects import additional, unevaluated
 from strandline.schemas.json_schema.diff.rules import Rule
 from strandline.schemas.json_schema.diff.values import bound
@@ -23,12 +23,12 @@ def compare(old: ArrayValue, new: ArrayValue) -> Rule:
     found += bound("minItems", "MIN_ITEMS", old.min_items, new.min_items)
     if old.unique_items != new.unique_items:
         kind = "UNIQUE_ITEMS_REMOVED" if old.unique_items else "UNIQUE_ITEMS_ADDED"
-        found.append(Difference(kind, ("uniqueItems",)))
+        found.append(SchemaDifference(kind, ("uniqueItems",)))
     found += below(("contains",), (yield old.contains, new.contains))
     counts = new.max_contains is not None and old.contains is not None and new.contains is not None
     # A schema that more items match makes more items count.
     if counts and not are_compatible((yield new.contains, old.contains)):
-        found.append(Difference("MAX_CONTAINS_DECREASED", ("contains",), "matched by fewer items", "by more"))
+        found.append(SchemaDifference("MAX_CONTAINS_DECREASED", ("contains",), "matched by fewer items", "by more"))
     found += bound("maxContains", "MAX_CONTAINS", old.max_contains, new.max_contains)
     found += bound("minContains", "MIN_CONTAINS", old.min_contains, new.min_contains)
     return found
@@ -44,28 +44,28 @@ def _item(old: ArrayValue, new: ArrayValue, position: int) -> Rule:
 
 def _removed_item(new: ArrayValue, before: SchemaNode) -> Rule:
     if _is_open(new):
-        return [Difference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [SchemaDifference("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     other = _schema_of_others(new)
     if other is not None:
         found = yield before, other
         covered = "IS" if are_compatible(found) else "NOT"
-        return [*found, Difference(f"ITEM_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+        return [*found, SchemaDifference(f"ITEM_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
     if isinstance(before, NoValue):
-        return [Difference("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Difference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [SchemaDifference("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [SchemaDifference("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
 def _added_item(old: ArrayValue, after: SchemaNode) -> Rule:
     if _is_open(old):
         if isinstance(after, AnyValue):
-            return [Difference("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Difference("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
+            return [SchemaDifference("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [SchemaDifference("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
     other = _schema_of_others(old)
     if other is not None:
         found = yield other, after
         covered = "IS" if are_compatible(found) else "NOT"
-        return [*found, Difference(f"ITEM_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
-    return [Difference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
+        return [*found, SchemaDifference(f"ITEM_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [SchemaDifference("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 
 def _is_open(node: ArrayValue) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from strandline.schemas.json_schema.diff.kinds import Difference, Differences, are_compatible, below
+from strandline.schemas.json_schema.diff.kinds import Differences, SchemaDifference, are_compatible, below
 from strandline.schemas.json_schema.diff.rules import Pair, Rule
 from strandline.schemas.json_schema.nodes import Combination, Conditional, Negation, SchemaNode
 
@@ -18,12 +18,12 @@ def compare_with_single(old: SchemaNode, new: SchemaNode) -> Generator[Pair, Dif
     if isinstance(new, Combination):
         alternatives = [(old, member) for member in new.members]
         widens = new.criterion in ("anyOf", "oneOf")
-        extra = Difference("SUM_TYPE_EXTENDED")
+        extra = SchemaDifference("SUM_TYPE_EXTENDED")
     else:
         assert isinstance(old, Combination)
         alternatives = [(member, new) for member in old.members]
         widens = old.criterion == "allOf"
-        extra = Difference("PRODUCT_TYPE_NARROWED")
+        extra = SchemaDifference("PRODUCT_TYPE_NARROWED")
     is_singleton = len(alternatives) == 1
     if not widens and not is_singleton:
         return None
@@ -42,10 +42,10 @@ def compare(old: Combination, new: Combination) -> Rule:
     before, after = len(old.members), len(new.members)
     if before < after:
         kind = "PRODUCT_TYPE_EXTENDED" if new.criterion == "allOf" else "SUM_TYPE_EXTENDED"
-        found.append(Difference(kind, old=str(before), new=str(after)))
+        found.append(SchemaDifference(kind, old=str(before), new=str(after)))
     elif before > after:
         kind = "PRODUCT_TYPE_NARROWED" if old.criterion == "allOf" else "SUM_TYPE_NARROWED"
-        found.append(Difference(kind, old=str(before), new=str(after)))
+        found.append(SchemaDifference(kind, old=str(before), new=str(after)))
     edges: list[dict[int, Differences]] = []
     reasons: Differences = []
     for index, member in enumerate(old.members):
@@ -61,7 +61,7 @@ def compare(old: Combination, new: Combination) -> Rule:
         found += below((old.criterion, str(index)), edges[index][other])
     if len(matched) < min(before, after):
         reason = f": {reasons[0].sentence().rstrip('.')}" if reasons else ""
-        found.append(Difference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", old=reason))
+        found.append(SchemaDifference("COMBINED_TYPE_SUBSCHEMAS_CHANGED", old=reason))
     return found
 
 
@@ -75,7 +75,9 @@ def _criteria(old: Combination, new: Combination) -> Differences:
         or (is_single and old.criterion == "allOf")
     )
     return [
-        Difference("COMBINED_TYPE_EXTENDED" if widens else "COMBINED_TYPE_CHANGED", (), old.criterion, new.criterion)
+        SchemaDifference(
+            "COMBINED_TYPE_EXTENDED" if widens else "COMBINED_TYPE_CHANGED", (), old.criterion, new.criterion
+        )
     ]
 
 
@@ -116,12 +118,12 @@ def negations(old: Negation, new: Negation) -> Rule:
     reverse = yield new.negated, old.negated
     if not reverse:
         return []
-    return [Difference("NOT_TYPE_NARROWED" if are_compatible(reverse) else "NOT_TYPE_EXTENDED", ("not",))]
+    return [SchemaDifference("NOT_TYPE_NARROWED" if are_compatible(reverse) else "NOT_TYPE_EXTENDED", ("not",))]
 
 
 def conditionals(old: Conditional, new: Conditional) -> Rule:
     """Compare the branches of two conditions. A changed condition moves values between the branches."""
     # The same text may refer to a definition that changed.
     if old.condition_text != new.condition_text or (yield old.condition, new.condition):
-        return [Difference("TYPE_CHANGED", ("if",), "one condition", "another")]
+        return [SchemaDifference("TYPE_CHANGED", ("if",), "one condition", "another")]
     return below(("then",), (yield old.then, new.then)) + below(("else",), (yield old.otherwise, new.otherwise))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.schemas.json_schema.diff import arrays, combinations, objects, values
-from strandline.schemas.json_schema.diff.kinds import LIMIT_REACHED, Difference, Differences, are_compatible
+from strandline.schemas.json_schema.diff.kinds import LIMIT_REACHED, Differences, SchemaDifference, are_compatible
 from strandline.schemas.json_schema.diff.rules import Rule
 from strandline.schemas.json_schema.nodes import (
     AnyValue,
@@ -46,7 +46,7 @@ def compare(old: SchemaNode, new: SchemaNode) -> Differences:
         try:
             found = comparison.run(old, new)
         except _LimitReachedError:
-            return [Difference(LIMIT_REACHED)]
+            return [SchemaDifference(LIMIT_REACHED)]
         incompatible = {pair: each for pair, each in comparison.memory.items() if not are_compatible(each)}
         if not comparison.has_assumed or incompatible.keys() <= known.keys():
             return found
@@ -88,7 +88,7 @@ class _Comparison:
         if self.count > PAIRS_MAX:
             raise _LimitReachedError
         if old is None or new is None:
-            return [] if old is new else [Difference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")]
+            return [] if old is new else [SchemaDifference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")]
         old, new = _end(old), _end(new)
         pair = (id(old), id(new))
         if (found := self.memory.get(pair)) is not None:
@@ -120,7 +120,7 @@ def _rule(old: SchemaNode, new: SchemaNode) -> Rule:
         # Kafka Connect wrote bytes in two ways, and both stand for the same values.
         if old.connect_type == new.connect_type == "bytes":
             return []
-        return [Difference("TYPE_CHANGED", old=described(old), new=described(new))]
+        return [SchemaDifference("TYPE_CHANGED", old=described(old), new=described(new))]
     return [*values.annotation_changes(old, new), *(yield from _same_kind(old, new))]
 
 

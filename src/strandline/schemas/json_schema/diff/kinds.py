@@ -104,7 +104,7 @@ _SENTENCES: Final = {
 
 
 @dataclass(frozen=True)
-class Difference:
+class SchemaDifference:
     """One difference between an old and a new schema. The path is relative until the comparison ends."""
 
     kind: str
@@ -136,12 +136,12 @@ class Difference:
         return f"{{place}}: {self.kind.lower().replace('_', ' ')}"
 
 
-Differences = list[Difference]
+Differences = list[SchemaDifference]
 
 
 def below(prefix: tuple[str, ...], found: Differences) -> Differences:
     """Return `found` with its paths below `prefix`."""
-    return [Difference(each.kind, prefix + each.path, each.old, each.new) for each in found]
+    return [SchemaDifference(each.kind, prefix + each.path, each.old, each.new) for each in found]
 
 
 def are_compatible(found: Differences) -> bool:

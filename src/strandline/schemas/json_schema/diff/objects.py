@@ -11,7 +11,7 @@ from typing import Any
 
 import re2
 
-from strandline.schemas.json_schema.diff.kinds import Difference, Differences, are_compatible, below
+from strandline.schemas.json_schema.diff.kinds import Differences, SchemaDifference, are_compatible, below
 from strandline.schemas.json_schema.diff.rules import Rule
 from strandline.schemas.json_schema.diff.values import bound
 from strandline.schemas.json_schema.nodes import AnyValue, NoValue, ObjectValue, Pointer, SchemaNode
@@ -45,12 +45,12 @@ def _required(old: ObjectValue, new: ObjectValue) -> Differences:
     for name in sorted(old.required ^ new.required):
         if name in old.required:
             if name in old.properties and name in new.properties:
-                found.append(Difference("REQUIRED_ATTRIBUTE_REMOVED", (name,)))
+                found.append(SchemaDifference("REQUIRED_ATTRIBUTE_REMOVED", (name,)))
         # A property that only the new schema declares is reported as an added property.
         elif name not in new.properties or name in old.properties:
             has_default = name in new.properties and new.properties[name].has_default
             kind = "REQUIRED_ATTRIBUTE_WITH_DEFAULT_ADDED" if has_default else "REQUIRED_ATTRIBUTE_ADDED"
-            found.append(Difference(kind, (name,)))
+            found.append(SchemaDifference(kind, (name,)))
     return found
 
 
@@ -66,25 +66,25 @@ def _property(old: ObjectValue, new: ObjectValue, name: str) -> Rule:
 
 def _removed_property(new: ObjectValue, name: str, before: SchemaNode) -> Rule:
     if _is_open(new):
-        return [Difference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
+        return [SchemaDifference("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     others = _schemas_of_others(new, name, unknown=_REJECTED)
     if others:
         found = []
         for other in others:
             found += yield before, other
         covered = "IS" if are_compatible(found) else "NOT"
-        return [*found, Difference(f"PROPERTY_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+        return [*found, SchemaDifference(f"PROPERTY_REMOVED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
     if isinstance(before, NoValue):
-        return [Difference("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
-    return [Difference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [SchemaDifference("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+    return [SchemaDifference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
 
 
 def _added_property(old: ObjectValue, new: ObjectValue, name: str, after: SchemaNode) -> Rule:
     is_required = name in new.required and name not in old.required
     if _is_open(old):
         if isinstance(after.target if isinstance(after, Pointer) else after, AnyValue) and not is_required:
-            return [Difference("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Difference(f"{_presence(is_required, after)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+            return [SchemaDifference("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [SchemaDifference(f"{_presence(is_required, after)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     found: Differences = []
     others = _schemas_of_others(old, name, unknown=_ACCEPTED)
     if others:
@@ -94,8 +94,8 @@ def _added_property(old: ObjectValue, new: ObjectValue, name: str, after: Schema
             candidates.append((yield other, after))
         found = next(filter(are_compatible, candidates), candidates[0])
         covered = "IS" if are_compatible(found) else "NOT"
-        found = [*found, Difference(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
-    return [*found, Difference(f"{_presence(is_required, after)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+        found = [*found, SchemaDifference(f"PROPERTY_ADDED_{covered}_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL")]
+    return [*found, SchemaDifference(f"{_presence(is_required, after)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
 def _presence(is_required: bool, node: SchemaNode) -> str:
@@ -137,11 +137,11 @@ def _pattern(old: ObjectValue, new: ObjectValue, pattern: str) -> Rule:
         if new.permits_additional:
             rest = _schema_of_rest(new)
             return (yield before, rest[0]) if rest else []
-        return [] if isinstance(before, NoValue) else [Difference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
+        return [] if isinstance(before, NoValue) else [SchemaDifference("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     found: Differences = []
     if old.permits_additional:
         rest = _schema_of_rest(old)
-        found += (yield rest[0], after) if rest else [Difference("ADDITIONAL_PROPERTIES_NARROWED")]
+        found += (yield rest[0], after) if rest else [SchemaDifference("ADDITIONAL_PROPERTIES_NARROWED")]
     for name, declared in old.properties.items():
         if _matches(pattern, name) is not False:
             found += yield declared, after
@@ -172,11 +172,11 @@ def additional(what: str, old: tuple[bool, SchemaNode | None], new: tuple[bool, 
     """Return the difference between what two schemas say of other properties or items."""
     (old_permits, before), (new_permits, after) = old, new
     if old_permits != new_permits:
-        return [Difference(f"ADDITIONAL_{what}_{'ADDED' if new_permits else 'REMOVED'}")]
+        return [SchemaDifference(f"ADDITIONAL_{what}_{'ADDED' if new_permits else 'REMOVED'}")]
     if before is None and after is not None:
-        return [Difference(f"ADDITIONAL_{what}_NARROWED")]
+        return [SchemaDifference(f"ADDITIONAL_{what}_NARROWED")]
     if before is not None and after is None:
-        return [Difference(f"ADDITIONAL_{what}_EXTENDED")]
+        return [SchemaDifference(f"ADDITIONAL_{what}_EXTENDED")]
     return (yield before, after)
 
 
@@ -185,12 +185,12 @@ def unevaluated(what: str, old: SchemaNode | None, new: SchemaNode | None) -> Ru
     if old is None and new is None:
         return []
     if isinstance(old, NoValue) != isinstance(new, NoValue):
-        return [Difference(f"UNEVALUATED_{what}_{'ADDED' if isinstance(old, NoValue) else 'REMOVED'}")]
+        return [SchemaDifference(f"UNEVALUATED_{what}_{'ADDED' if isinstance(old, NoValue) else 'REMOVED'}")]
     before, after = (node is None or isinstance(node, AnyValue) for node in (old, new))
     if old is None or (before and not after):
-        return [Difference(f"UNEVALUATED_{what}_NARROWED")]
+        return [SchemaDifference(f"UNEVALUATED_{what}_NARROWED")]
     if new is None or (after and not before):
-        return [Difference(f"UNEVALUATED_{what}_EXTENDED")]
+        return [SchemaDifference(f"UNEVALUATED_{what}_EXTENDED")]
     return (yield old, new)
 
 
@@ -206,12 +206,12 @@ def _dependencies(old: ObjectValue, new: ObjectValue) -> Rule:
             change = "ADDED"
         else:
             change = "EXTENDED" if before < after else "NARROWED" if after < before else "CHANGED"
-        found.append(Difference(f"DEPENDENCY_ARRAY_{change}", (name,)))
+        found.append(SchemaDifference(f"DEPENDENCY_ARRAY_{change}", (name,)))
     for name in dict.fromkeys([*old.dependent_schemas, *new.dependent_schemas]):
         if name not in new.dependent_schemas:
-            found.append(Difference("DEPENDENCY_SCHEMA_REMOVED", (name,)))
+            found.append(SchemaDifference("DEPENDENCY_SCHEMA_REMOVED", (name,)))
         elif name not in old.dependent_schemas:
-            found.append(Difference("DEPENDENCY_SCHEMA_ADDED", (name,)))
+            found.append(SchemaDifference("DEPENDENCY_SCHEMA_ADDED", (name,)))
         else:
             found += below((name,), (yield old.dependent_schemas[name], new.dependent_schemas[name]))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 
-from strandline.schemas.json_schema.diff.kinds import Difference, Differences
+from strandline.schemas.json_schema.diff.kinds import Differences, SchemaDifference
 from strandline.schemas.json_schema.nodes import Constant, Enumeration, Number, NumericValue, SchemaNode, StringValue
 
 SHOWN_MAX = 80
@@ -14,7 +14,7 @@ SHOWN_MAX = 80
 def annotation_changes(old: SchemaNode, new: SchemaNode) -> Differences:
     """Return changed annotations, all of which are compatible."""
     return [
-        Difference(kind)
+        SchemaDifference(kind)
         for kind, before, after in (
             ("ID_CHANGED", old.id, new.id),
             ("TITLE_CHANGED", old.title, new.title),
@@ -35,7 +35,7 @@ def bound(keyword: str, kind: str, old: Number | None, new: Number | None) -> Di
         change = "REMOVED"
     else:
         change = "INCREASED" if old < new else "DECREASED"
-    return [Difference(f"{kind}_{change}", (keyword,), _shown(old), _shown(new))]
+    return [SchemaDifference(f"{kind}_{change}", (keyword,), _shown(old), _shown(new))]
 
 
 def strings(old: StringValue, new: StringValue) -> Differences:
@@ -44,7 +44,7 @@ def strings(old: StringValue, new: StringValue) -> Differences:
     found += bound("minLength", "MIN_LENGTH", old.min_length, new.min_length)
     if old.pattern != new.pattern:
         change = "ADDED" if old.pattern is None else "REMOVED" if new.pattern is None else "CHANGED"
-        found.append(Difference(f"PATTERN_{change}", ("pattern",), _shown(old.pattern), _shown(new.pattern)))
+        found.append(SchemaDifference(f"PATTERN_{change}", ("pattern",), _shown(old.pattern), _shown(new.pattern)))
     return found
 
 
@@ -56,9 +56,9 @@ def numbers(old: NumericValue, new: NumericValue) -> Differences:
     found += bound("exclusiveMinimum", "EXCLUSIVE_MINIMUM", old.exclusive_minimum, new.exclusive_minimum)
     if old.multiple_of != new.multiple_of:
         kind = f"MULTIPLE_OF_{_change_of_multiple(old.multiple_of, new.multiple_of)}"
-        found.append(Difference(kind, ("multipleOf",), _shown(old.multiple_of), _shown(new.multiple_of)))
+        found.append(SchemaDifference(kind, ("multipleOf",), _shown(old.multiple_of), _shown(new.multiple_of)))
     if old.is_integer != new.is_integer:
-        found.append(Difference("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED"))
+        found.append(SchemaDifference("TYPE_EXTENDED" if old.is_integer else "TYPE_NARROWED"))
     return found
 
 
@@ -83,18 +83,18 @@ def enumerations(old: Enumeration, new: Enumeration) -> Differences:
     if old.values == new.values:
         return []
     if old.values < new.values:
-        return [Difference("ENUM_ARRAY_EXTENDED", ("enum",))]
+        return [SchemaDifference("ENUM_ARRAY_EXTENDED", ("enum",))]
     if new.values < old.values:
-        return [Difference("ENUM_ARRAY_NARROWED", ("enum",), _shown(", ".join(sorted(old.values - new.values))))]
+        return [SchemaDifference("ENUM_ARRAY_NARROWED", ("enum",), _shown(", ".join(sorted(old.values - new.values))))]
     before, after = (_shown(", ".join(sorted(each.values))) for each in (old, new))
-    return [Difference("ENUM_ARRAY_CHANGED", ("enum",), before, after)]
+    return [SchemaDifference("ENUM_ARRAY_CHANGED", ("enum",), before, after)]
 
 
 def constants(old: Constant, new: Constant) -> Differences:
     """Return the difference between two constants, which Confluent calls one of enumerations."""
     if old.value == new.value:
         return []
-    return [Difference("ENUM_ARRAY_CHANGED", ("const",), _shown(old.value), _shown(new.value))]
+    return [SchemaDifference("ENUM_ARRAY_CHANGED", ("const",), _shown(old.value), _shown(new.value))]
 
 
 def _shown(value: object) -> str:
