@@ -430,6 +430,11 @@ TRAPS: dict[str, Trap] = {
         "asyncio and every own loop around SSL_read",
         "read until OpenSSL asks for more, and go on after a pause without waiting for the socket",
     ),
+    "false-compatible": Trap(
+        "a registry calls a schema compatible, and readers meet data that they can not read",
+        "Confluent's registry, whose rules for cycles and for oneofs were mended more than once",
+        "judge the rules by data: what the old schema writes, the new one must read",
+    ),
     "wrong-listener": Trap(
         "a client is sent to an address that only brokers reach",
         "Apache Kafka's KIP-103",
