@@ -38,7 +38,7 @@ class ParsedProtobufSchema:
 
     def serialized(self) -> str:
         """Return the FileDescriptorProto in base64, for `format=serialized`."""
-        return base64.b64encode(self.linked.file.SerializeToString(deterministic=True)).decode()
+        return serialized(self.linked.file)
 
     def changes(self, writer: ParsedProtobufSchema) -> list[FieldDifference]:
         """Return all differences from `writer` to this schema, compatible ones included."""
@@ -61,14 +61,19 @@ class ProtobufEngine:
     def parse(self, text: str, references: Mapping[str, str]) -> ParsedProtobufSchema:
         """Parse a text, or a FileDescriptorProto in base64, or raise InvalidSchema."""
         try:
-            files = {name: _read(each, f"The referenced schema {name!r}") for name, each in references.items()}
-            linked = _linked(_read(text, "The schema"), files)
+            files = {name: read_file(each, f"The referenced schema {name!r}") for name, each in references.items()}
+            linked = _linked(read_file(text), files)
             if _BASE64.fullmatch(text):
                 # A descriptor can hold names and values that no text has. Its print must parse, and is what counts.
                 linked = _linked(parse_text(printed(linked)), files)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, DecodeError):
             raise InvalidSchema("The FileDescriptorProto has contents that Protobuf does not allow.") from None
         return ParsedProtobufSchema(linked)
+
+
+def serialized(file: FileDescriptorProto) -> str:
+    """Return a FileDescriptorProto in base64."""
+    return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
 
 
 def _linked(file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto]) -> Linked:
@@ -78,7 +83,8 @@ def _linked(file: FileDescriptorProto, files: Mapping[str, FileDescriptorProto])
     return linked
 
 
-def _read(text: str, what: str) -> FileDescriptorProto:
+def read_file(text: str, what: str = "The schema") -> FileDescriptorProto:
+    """Return the descriptor of a text or of base64, which is not linked yet."""
     if len(text.encode(errors="replace")) > TEXT_BYTES_MAX:
         raise InvalidSchema(f"{what} has more than {TEXT_BYTES_MAX:,} bytes.")
     if not text.strip():
