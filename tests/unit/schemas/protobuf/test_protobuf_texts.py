@@ -10,6 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2, struct_pb2, timestamp_pb2, type_pb2, wrappers_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto
 
+from strandline.schemas.protobuf import known_files
 from strandline.schemas.protobuf.engine import ParsedProtobufSchema, ProtobufEngine
 from strandline.schemas.protobuf.linking import default_json_name, types_of
 from strandline.schemas.types import DEPTH_MAX, REFERENCES_MAX, TEXT_BYTES_MAX, InvalidSchema
@@ -311,3 +312,30 @@ def test_a_changed_descriptor_gives_a_schema_or_a_sentence() -> None:
         schema.normalized()
         assert schema.differences(schema) == []
         assert parse(schema.canonical(), OTHER).canonical() == schema.canonical()
+
+
+KNOWN = [f"google/protobuf/{name}.proto" for name in known_files._GOOGLE]
+KNOWN += [f"google/type/{name}.proto" for name in known_files._GOOGLE_TYPES] + list(known_files._TEXTS)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_file_is_imported_without_a_reference(name: str) -> None:
+    assert parse(f'syntax = "proto3"; import "{name}"; message M {{}}')
+
+
+def test_a_reference_goes_before_a_known_file() -> None:
+    own = {"google/type/date.proto": 'syntax = "proto3"; package google.type; message Date { string day = 1; }'}
+    text = 'syntax = "proto3"; import "google/type/date.proto"; message M { google.type.Date d = 1; }'
+    assert parse(text, own).differences(parse(text))
+
+
+def test_a_file_that_is_near_a_known_one_is_unknown() -> None:
+    for name in (
+        "google/protobuf/none.proto",
+        "google/protobuf/any",
+        "protobuf/any.proto",
+        "any.proto",
+        "../any.proto",
+    ):
+        with pytest.raises(InvalidSchema, match="nor a well-known file"):
+            parse(f'import "{name}";')
