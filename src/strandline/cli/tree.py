@@ -180,6 +180,17 @@ COMMANDS: dict[str, Entry] = {
         "Prepare this machine for Spark.",
         verbs=(("prepare", "pipeline.spark_prepare:prepare", "Let Spark start in about half the time; once."),),
     ),
+    "contract": Entry(
+        "Keep topics, rights, quotas and lag objectives as files: plan, apply, check.",
+        verbs=(
+            ("plan", "contract.commands:plan", "Show what would change, and change nothing."),
+            ("apply", "contract.commands:apply", "Bring the cluster to what the files say."),
+            ("check", "contract.commands:check", "Would it break a connected reader? Exit code 5 if so."),
+            ("diff", "contract.commands:diff", "Show drift, and what is in no file; exit code 5 if there is."),
+            ("export", "contract.export:export", "Write files that describe the cluster as it is."),
+            ("alerts", "contract.commands:alerts", "Print rules for Prometheus from lag objectives."),
+        ),
+    ),
     "advise": Entry("Say whether a workload fits a log, what it needs, what is misused.", "advise.advise:advise"),
     "doctor": Entry("Say what is wrong with a node or this machine, and what to do.", "doctor.doctor:doctor"),
     "log": Entry(

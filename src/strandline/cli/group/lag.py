@@ -138,7 +138,11 @@ def _show_group(output: Output, group: GroupLag) -> None:
         return
     output.line("")
     columns = ["topic", "partition", "position", "end", "lag", "behind", "read", "written", "loses in", "verdict"]
-    output.table(columns, [_cells(each) for each in group.positions])
+    rows = [_cells(each) for each in group.positions]
+    if any(each.objective is not None for each in group.positions):
+        columns.append("objective")
+        rows = [[*row, _objective_cell(each)] for row, each in zip(rows, group.positions, strict=True)]
+    output.table(columns, rows)
 
 
 def _verdict_words(group: GroupLag) -> str:
@@ -196,6 +200,17 @@ def _cells(position: PositionLag) -> list[object]:
     ]
 
 
+def _objective_cell(position: PositionLag) -> str:
+    objective, seen = position.objective, position.figures
+    if objective is None:
+        return "-"
+    limit = (
+        span(objective.limit_ms / 1000) if objective.limit_ms is not None else f"{objective.limit_records:,} records"
+    )
+    is_met = None if seen is None else objective.is_met(seen)
+    return f"{limit}, {'unknown' if is_met is None else 'met' if is_met else 'missed'}"
+
+
 def _lag_words(seen: Figures, is_exact: bool) -> str:
     if seen.lag is None:
         return "-"
@@ -227,6 +242,12 @@ def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
     }
     if seen is None or judgement is None:
         return told | {"error": "the partition has no leader"}
+    if position.objective is not None:
+        told |= {
+            "objective_seconds": None if position.objective.limit_ms is None else position.objective.limit_ms / 1000,
+            "objective_records": position.objective.limit_records,
+            "objective_met": position.objective.is_met(seen),
+        }
     return told | {
         "committed_offset": seen.committed,
         "log_start_offset": seen.log_start,

@@ -19,6 +19,7 @@ from strandline.cli.group.state import GroupDescription, GroupMember, Place
 from strandline.cli.topic.topics import look_up_offsets
 from strandline.client.group_positions import CommittedPosition
 from strandline.lag.figures import Figures, TopicRetention, figures
+from strandline.lag.objectives import LagObjective
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 from strandline.lag.verdict import LagJudgement, LagVerdict, judge, worst
 
@@ -39,6 +40,8 @@ class PositionLag:
     """Whether the lag counts records, and not merely offsets."""
     reader: GroupMember | None
     """The member that holds the partition."""
+    objective: LagObjective | None = None
+    """How far the group may be behind, where the topic says so and was looked at."""
 
     @property
     def name(self) -> str:
@@ -212,7 +215,11 @@ class LagReading:
                     is_exact = window.last.records != UNKNOWN or self._facts.counts_records(place[0])
                 found = figures(window, retention)
                 judgement = judge(found, is_read=seen.is_read(place))
-            positions.append(PositionLag(*place, found, judgement, is_exact, seen.readers.get(place)))
+            objective = None
+            # Of all groups together only topics with something unread are looked at: the others meet any objective.
+            if self._group_id is not None or (found is not None and found.lag):
+                objective = self._facts.of(place[0]).objectives.get(seen.group_id)
+            positions.append(PositionLag(*place, found, judgement, is_exact, seen.readers.get(place), objective))
         return GroupLag(seen.group, positions)
 
     # Groups

@@ -13,6 +13,7 @@ from strandline.cli.common.conversation import converse
 from strandline.cli.config.access import Target, read_entries, value_of
 from strandline.cli.topic.topics import described, log_sizes
 from strandline.lag.figures import TopicRetention
+from strandline.lag.objectives import LagObjective, objectives_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class LagTopicFacts:
     is_compacted: bool
     sizes: dict[int, int]
     """Bytes of each partition, where they matter and the cluster tells."""
+    objectives: dict[str, LagObjective]
+    """How far each group may be behind, where the topic says so."""
 
 
 class TopicFactsReader:
@@ -54,7 +57,8 @@ class TopicFactsReader:
         sizes = None
         if retention.size_bytes is not None:
             sizes = log_sizes(self._cluster, described(self._cluster, self._admin, name))
-        return LagTopicFacts(retention, "compact" in policy, sizes or {})
+        objectives = {each.group: each for each in objectives_of(value_of(entries, "strandline.lag.objectives") or "")}
+        return LagTopicFacts(retention, "compact" in policy, sizes or {}, objectives)
 
 
 def _has_transactions(cluster: Cluster, topic: Any) -> bool:

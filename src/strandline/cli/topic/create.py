@@ -67,7 +67,7 @@ def create(
             if name in made or name in existing:
                 _tell_checked(output, name, existed=name in existing)
     else:
-        topics = _wait_usable(cluster, admin, made) | described_all(cluster, admin, existing)
+        topics = wait_usable(cluster, admin, made) | described_all(cluster, admin, existing)
         for name in answers:
             if name in topics:
                 _tell_made(output, name, topics[name], existed=name in existing)
@@ -131,7 +131,7 @@ def advice_on_settings(names: list[str]) -> str:
     return ""
 
 
-def _wait_usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, Any]:
+def wait_usable(cluster: Cluster, admin: Any, names: list[str]) -> dict[str, Any]:
     """Return the new topics, once every partition of them answers.
 
     Brokers learn of them after the controller has answered, and for a moment they name a leader that does not lead yet.
