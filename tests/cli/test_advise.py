@@ -123,7 +123,8 @@ def read_all(bootstrap: str, topic: str, count: int) -> None:
     consumer.close()
 
 
-def test_readers_without_a_group_show_in_the_metrics() -> None:
+def test_readers_without_a_group_show_in_the_metrics(topic: str, bootstrap: str) -> None:
+    elsewhere = CommandLine(bootstrap)
     with embedded(properties=BROKER_PROPERTIES | {"http.listener": "127.0.0.1:0"}) as broker:
         cli = CommandLine(broker.bootstrap)
         cli.ok("topic", "create", "accounts")
@@ -135,6 +136,9 @@ def test_readers_without_a_group_show_in_the_metrics() -> None:
         found = patterns(cli, "--topic", "accounts", "--metrics", url)["log as a database"]
         assert any("times over" in sign["text"] for sign in found["signs"])
         assert not found["unknown"]
+        wrong = elsewhere.run("advise", "--topic", topic, "--metrics", url)
+        assert wrong.status == 2
+        assert "is the page of another cluster" in wrong.stderr
 
 
 def ask_and_answer(bootstrap: str, requests: str, replies: str, count: int) -> None:
@@ -154,7 +158,7 @@ def test_a_log_used_for_calls(cli: CommandLine, bootstrap: str, topic: str) -> N
     assert found["found"]
     signs = " ".join(sign["text"] for sign in found["signs"])
     assert f"10 of its last 10 records ask for a reply on {replies}" in signs
-    assert f"10 of these ids are also on {replies}, within" in signs
+    assert f"10 correlation ids are also on {replies}, within" in signs
     assert patterns(cli, "--topic", replies)["log as RPC"]["found"], "the ids show on both sides"
 
 

@@ -116,7 +116,7 @@ def test_what_takes_something_away_is_asked_for(files: Files, cli: CommandLine, 
     assert "takes away: the topic and every record in it: up to 5 records" in refused.stdout.decode()
     assert files.steps(gone) == [("delete", f"topic {name}")]
     declined = cli.on_terminal(["contract", "apply", gone], typed=b"y\nn\n").stdout.decode()
-    assert "Take that away?" in declined
+    assert "Do that, too?" in declined
     assert files.steps(gone), "a yes to the plan is no yes to what it takes away"
     cli.ok("contract", "apply", gone, "--yes", "--allow-destroy")
     assert files.steps(gone) == []

@@ -25,7 +25,7 @@ PAIRED_WITHIN_MS: Final = 10_000
 REPLY_TOPICS_MIN: Final = 3
 LAG_RECORDS_MIN: Final = 10
 
-CORRELATION_HEADERS: Final = ("correlationid", "kafkacorrelationid", "requestid", "replyid")
+CORRELATION_HEADERS: Final = ("correlationid", "kafkacorrelationid", "jmscorrelationid", "requestid", "replyid")
 REPLY_HEADERS: Final = ("replyto", "replytopic", "kafkareplytopic", "kafkareplypartition", "responsetopic")
 _REPLY_WORD: Final = re.compile(r"(^|[._-])(repl(y|ies)|responses?|results?|answers?)([._-]|$)", re.IGNORECASE)
 _RETRY_WORD: Final = re.compile(r"(^|[._-])(retry|retries|redeliver|delay(ed)?)([._-]?\w+)?$", re.IGNORECASE)
@@ -231,28 +231,34 @@ def _correlation_signs(
         signs.append(Sign(f"{len(replying)} of its last {len(sample)} records ask for a reply on {where}", 2))
     if len(correlated) < enough:
         return signs
-    pair = _paired(topic.name, correlated, by_name)
+    pair = _paired(topic, correlated, by_name)
     if pair is not None:
         signs.append(pair)
-    readers = len(topic.groups or ())
-    by_one = ", and one group reads it" if readers == 1 else ""
-    signs.append(Sign(f"{len(correlated)} of its last {len(sample)} records carry a correlation id{by_one}", 1))
+    else:
+        signs.append(Sign(f"{len(correlated)} of its last {len(sample)} records carry a correlation id", 1))
     return signs
 
 
-def _paired(name: str, correlated: list[SampledRecord], by_name: dict[str, ObservedTopic]) -> Sign | None:
+def _paired(topic: ObservedTopic, correlated: list[SampledRecord], by_name: dict[str, ObservedTopic]) -> Sign | None:
+    """Return the sign of ids that are on two topics.
+
+    Ids are also handed on to trace events, which many groups read. So it is strong only for a topic with a name of
+    replies, or with one reader at most.
+    """
     asked = {each.correlation: each.timestamp_ms for each in correlated}
     for other in by_name.values():
-        if other.name == name:
+        if other.name == topic.name:
             continue
         gaps = [
             abs(each.timestamp_ms - asked[each.correlation]) for each in other.sample or () if each.correlation in asked
         ]
         near = [gap for gap in gaps if gap <= PAIRED_WITHIN_MS]
         if len(near) >= CORRELATED_RECORDS_MIN:
-            slowest = max(near) / 1000
-            text = f"{len(near)} of these ids are also on {other.name}, within {slowest:.1f} s: request and reply"
-            return Sign(text, 2)
+            text = f"{len(near)} correlation ids are also on {other.name}, within {max(near) / 1000:.1f} s"
+            replies = bool(_REPLY_WORD.search(topic.name) or _REPLY_WORD.search(other.name))
+            alone = topic.groups is not None and len(topic.groups) <= 1
+            words = f"{text}: request and reply" if replies or alone else text
+            return Sign(words, 2 if replies or alone else 1)
     return None
 
 

@@ -157,3 +157,12 @@ def test_a_strong_sign_is_enough(seen: ObservedTopic, names: list[str], pattern:
 )
 def test_what_is_no_sign(seen: ObservedTopic, names: list[str]) -> None:
     assert find_patterns([seen], [seen.name, *names]) == []
+
+
+def test_ids_that_trace_events_are_a_weak_sign() -> None:
+    sample = tuple(SampledRecord(number, {"correlationid": str(number)}, True) for number in range(9))
+    groups = (ObservedGroup("a"), ObservedGroup("b"))
+    events = [topic("orders", groups=groups, sample=sample), topic("invoices", groups=groups, sample=sample)]
+    assert [each.is_found for each in find_patterns(events, ["orders", "invoices"])] == [False, False]
+    alone = [replace(events[0], groups=groups[:1]), events[1]]
+    assert [each.is_found for each in find_patterns(alone, ["orders", "invoices"])] == [True, False]

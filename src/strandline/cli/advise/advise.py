@@ -11,7 +11,7 @@ from strandline.advice.anti_patterns import AntiPattern, find_patterns
 from strandline.advice.description import Safety, WorkloadProfile, read_workload
 from strandline.advice.judgement import Judgement, judge_workload
 from strandline.advice.safe_operation import RuleState
-from strandline.cli.advise.node_metrics import read_traffic
+from strandline.cli.advise.node_metrics import find_traffic, read_traffic
 from strandline.cli.advise.observing import Look, Observer
 from strandline.cli.advise.showing import show_judgement, show_pattern
 from strandline.cli.common import completion
@@ -78,7 +78,7 @@ def advise(
         _conclude(judgements, [], check)
         return
     cluster = connect(bootstrap, properties, timeout)
-    traffic = read_traffic(metrics, timeout) if metrics else None
+    traffic = read_traffic(cluster, metrics) if metrics else find_traffic(cluster)
     look = Observer(cluster, traffic).look(None if every_topic else list(dict.fromkeys(topics or ())))
     patterns = find_patterns(look.topics, look.names)
     workloads = _workloads(look, described)

@@ -26,7 +26,7 @@ Applier = Annotated[
     typer.Option("--principal", metavar="TYPE:NAME", help="Who this client is, where a certificate says so."),
 ]
 AllowDestroy = Annotated[
-    bool, typer.Option("--allow-destroy", help="Make steps that take something away, too. --yes alone does not.")
+    bool, typer.Option("--allow-destroy", help="Also take away and break what the plan names. --yes alone does not.")
 ]
 
 
@@ -62,21 +62,22 @@ def apply(
 ) -> None:
     """Bring the cluster to what the contracts say: shows the plan, asks, makes its steps, and looks whether they hold.
 
-    It can be run again at any time, also after it was killed: it does what is left. Steps that take something away
-    need a yes of their own, or --allow-destroy. A plan that takes rights from the applier is refused.
+    It can be run again at any time, also after it was killed: it does what is left. Steps that take something away or
+    break a reader need a yes of their own, or --allow-destroy. A plan that takes rights from the applier is refused.
     """
     contract = read_contract(files)
     access = access_to(connect(bootstrap, properties, timeout))
     output = Output(as_json=as_json)
     steps = make_plan(access, contract)
-    if not as_json or not steps:
-        PlanPrinter(output).show(steps, find_breakages(access, steps), access.notes)
+    breakages = find_breakages(access, steps)
+    if not as_json:
+        PlanPrinter(output).show(steps, breakages, access.notes)
         output.flush()
     if not steps:
         return
     _fail_refused(steps)
     check_own_rights(access, steps, principal)
-    _confirm(steps, yes=yes, allow_destroy=allow_destroy)
+    _confirm(steps, [each.text for each in breakages], yes=yes, allow_destroy=allow_destroy)
     _make(output, access, steps)
     wait_applied(access, contract)
     if not as_json:
@@ -164,14 +165,16 @@ def _fail_refused(steps: Sequence[ContractStep]) -> None:
         )
 
 
-def _confirm(steps: Sequence[ContractStep], *, yes: bool, allow_destroy: bool) -> None:
-    destructive = [step for step in steps if step.destroys]
+def _confirm(steps: Sequence[ContractStep], breaks: Sequence[str], *, yes: bool, allow_destroy: bool) -> None:
+    """Ask for the plan, and once more for what it takes away or breaks."""
+    losses = [f"{step.action} {step.name} takes away: {loss}" for step in steps for loss in step.destroys]
+    losses += breaks
     at_terminal = sys.stdin.isatty()
-    if destructive and not allow_destroy and (yes or not at_terminal):
-        names = ", ".join(f"{step.action} {step.name}" for step in destructive[:3])
+    if losses and not allow_destroy and (yes or not at_terminal):
+        more = f"; and {len(losses) - 1:,} more" if len(losses) > 1 else ""
         raise UsageFailed(
-            f"nothing was changed: {count(len(destructive), 'step')} would take something away ({names})",
-            hint="read the plan, and say --allow-destroy to make these steps, too",
+            f"nothing was changed: {losses[0]}{more}",
+            hint="read the plan, and say --allow-destroy to make such steps, too",
         )
     if yes:
         return
@@ -179,11 +182,10 @@ def _confirm(steps: Sequence[ContractStep], *, yes: bool, allow_destroy: bool) -
         raise UsageFailed("nothing was changed", hint="read the plan, and say --yes to apply it")
     if not typer.confirm(f"Apply {count(len(steps), 'step')}?", err=True):
         raise CommandFailed("nothing was changed")
-    if destructive and not allow_destroy:
-        for step in destructive:
-            for loss in step.destroys:
-                print(f"{step.action} {step.name} takes away: {loss}", file=sys.stderr)
-        if not typer.confirm("Take that away?", err=True):
+    if losses and not allow_destroy:
+        for words in losses:
+            print(words, file=sys.stderr)
+        if not typer.confirm("Do that, too?", err=True):
             raise CommandFailed("nothing was changed")
 
 

@@ -54,6 +54,8 @@ class PlanPrinter:
                 self._output.json_line(step.as_json())
             for breakage in breakages:
                 self._output.json_line(breakage.as_json())
+            for note in notes:
+                self._output.json_line({"note": note})
             return
         for step in steps:
             self._step(step)

@@ -19,6 +19,8 @@ from strandline.security.acl.access_rule import Acl
 from strandline.security.acl.kinds import WILDCARD, Operation, PatternType, Permission, ResourceType
 
 KEYS_SAMPLED = 20
+_KEEPING = {"retention.ms", "retention.bytes", "cleanup.policy"}
+"""Settings that decide how long records are kept."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,11 @@ class Breakage:
 
 def find_breakages(access: Access, steps: Sequence[ContractStep]) -> list[Breakage]:
     """Return what the steps would break; reading groups costs something only if a step can break one."""
-    if not any(_may_break(step) for step in steps):
+    rights = any(isinstance(step.change, AclChange) for step in steps)
+    topics = [step.change.name for step in steps if isinstance(step.change, TopicChange) and _may_break(step.change)]
+    if not rights and not topics:
         return []
-    reading = LagReading(access.cluster)
+    reading = LagReading(access.cluster, topics=() if rights else topics)
     try:
         groups = reading.look()
     finally:
@@ -51,10 +55,10 @@ def find_breakages(access: Access, steps: Sequence[ContractStep]) -> list[Breaka
     return found
 
 
-def _may_break(step: ContractStep) -> bool:
-    if isinstance(step.change, TopicChange):
-        return step.change.before is not None
-    return isinstance(step.change, AclChange)
+def _may_break(change: TopicChange) -> bool:
+    if change.before is None:
+        return False
+    return change.after is None or bool(change.partitions_added or _KEEPING & {*change.set_, *change.unset})
 
 
 def _readers(groups: Iterable[GroupLag], topic: str) -> Iterator[tuple[GroupLag, list[PositionLag]]]:
@@ -92,8 +96,7 @@ def _of_topic(access: Access, step: ContractStep, change: TopicChange, groups: l
 def _of_retention(
     access: Access, step: ContractStep, change: TopicChange, groups: list[GroupLag]
 ) -> Iterator[Breakage]:
-    names = {*change.set_, *change.unset}
-    if not names & {"retention.ms", "retention.bytes", "cleanup.policy"}:
+    if not _KEEPING & {*change.set_, *change.unset}:
         return
     if "delete" not in (change.after_change("cleanup.policy") or "delete"):
         return
@@ -105,7 +108,10 @@ def _of_retention(
             seen = position.figures
             if seen is None or not seen.lag:
                 continue
-            if limit_ms is not None and seen.lag_s is not None and seen.lag_s * 1000 > limit_ms:
+            if limit_ms is not None and seen.lag_s is None:
+                text = f"group {group.group_id} has records unread in {position.name}, and their age could not be read"
+                yield Breakage(step.name, group.group_id, text)
+            elif limit_ms is not None and seen.lag_s is not None and seen.lag_s * 1000 > limit_ms:
                 text = (
                     f"group {group.group_id} is {span(seen.lag_s)} behind in {position.name}, and a retention of "
                     f"{span(limit_ms / 1000)} deletes what it has not read"

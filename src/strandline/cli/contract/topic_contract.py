@@ -64,10 +64,13 @@ class TopicState:
     name: str
     partitions: int
     replication: int
+    """Of the partition that has the fewest replicas."""
     own: Mapping[str, str] = field(default_factory=dict)
     in_force: Mapping[str, str | None] = field(default_factory=dict)
     fallbacks: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     """What holds when the topic's own setting is taken back: by name, the broker's setting and its value."""
+    is_uniform: bool = True
+    """Whether all partitions have as many replicas."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +95,10 @@ class TopicChange:
     @property
     def replication(self) -> int | None:
         """The number of replicas to be, where it changes."""
-        if self.before is None or self.after is None or self.after.replication in (None, self.before.replication):
+        if self.before is None or self.after is None:
             return None
-        return self.after.replication
+        wanted = self.after.replication
+        return None if wanted == self.before.replication and self.before.is_uniform else wanted
 
     @property
     def is_empty(self) -> bool:
@@ -135,6 +139,8 @@ class TopicChange:
 def parse_topic(fields: Fields, owner: str | None) -> TopicContract:
     """Return the topic of an entry. DocumentFailed says what is wrong with a field."""
     name = fields.needed_text("name", "orders")
+    if name.startswith("__"):
+        raise fields.failure("name", f"{name} is internal: the brokers keep it, and no contract changes it")
     state = fields.choice("state", ("present", "absent"))
     partitions, replication = fields.whole("partitions", least=1), fields.whole("replication", least=1)
     settings = _worded_settings(fields, owner)
@@ -289,7 +295,9 @@ def export_topic(state: TopicState) -> dict[str, Any]:
     owner = own.pop(OWNER, "")
     if owner:
         entry["owner"] = owner
-    entry |= {"partitions": state.partitions, "replication": state.replication}
+    entry["partitions"] = state.partitions
+    if state.is_uniform:
+        entry["replication"] = state.replication
     retention_ms = own.pop("retention.ms", None)
     if retention_ms is not None:
         entry["retention"] = "forever" if int(retention_ms) < 0 else duration_text(int(retention_ms))

@@ -96,15 +96,16 @@ def read_topics(access: Access, names: set[str] | None) -> dict[str, TopicState]
     wanted = sorted(name for name in topics if (name in names if names is not None else not name.startswith("__")))
     found = {}
     for name, entries in _configs(access, wanted):
-        partitions = topics[name].partitions
+        replicas = [len(each.replicas) for each in topics[name].partitions.values()]
         own = {entry.name: entry.value or "" for entry in entries if _source(entry) == _OWN}
         found[name] = TopicState(
             name,
-            len(partitions),
-            min((len(each.replicas) for each in partitions.values()), default=0),
+            len(replicas),
+            min(replicas, default=0),
             own,
             {entry.name: entry.value for entry in entries},
             {entry.name: fallback for entry in entries if (fallback := _fallback(entry)) is not None},
+            len(set(replicas)) <= 1,
         )
     return dict(sorted(found.items()))
 
