@@ -225,6 +225,8 @@ SHOWN_ELSEWHERE = {
     "flush.messages": "when the disk is asked shows in no answer: tests/unit/broker/test_dynamic_config.py",
     "flush.ms": "likewise",
     "flush.mode": "likewise",
+    "strandline.owner": "it is for people and tools: tests/cli/test_contracts.py",
+    "strandline.lag.objectives": "likewise",
     "strandline.validate.records": "it takes records that are none: tests/scenarios/test_record_checks.py",
     "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
     "retention.bytes": "likewise",
