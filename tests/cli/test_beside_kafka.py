@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -104,3 +105,30 @@ def test_kafka_does_not_tell_of_its_files_and_people_are_told_what_it_tells(kafk
     for verb in ("compact", "scrub"):
         ended = cli.run("topic", verb, "filed", "--now")
         assert (ended.status, "this cluster does not" in ended.stderr) == (1, True)
+
+
+@pytest.mark.slow
+@pytest.mark.java
+def test_contracts_and_advice_on_kafka(kafka: Broker, tmp_path: Path) -> None:
+    cli = CommandLine(kafka.bootstrap)
+    file = tmp_path / "contract.yaml"
+    topic = {"name": "contracted", "owner": "shop", "partitions": 2, "retention": "1d", "lag": {"billing": "1s"}}
+    file.write_text(json.dumps({"topics": [topic], "quotas": [{"user": "u", "fetch": "10 MB/s"}]}))
+    applied = cli.ok("contract", "apply", str(file), "--yes").stdout.decode()
+    assert "owners and lag objectives stay in the files" in applied
+    assert cli.ok("contract", "plan", str(file)).lines[-1].startswith("nothing to do")
+    exported = tmp_path / "exported.yaml"
+    cli.ok("contract", "export", str(exported), "--topic", "contracted")
+    assert "retention: 1d" in exported.read_text()
+    assert cli.ok("contract", "plan", str(exported)).lines[-1].startswith("nothing to do")
+    file.write_text(json.dumps({"topics": [{**topic, "retention": "1h", "partitions": 3}]}))
+    assert cli.run("contract", "apply", str(file), "--yes").status == 2
+    cli.ok("contract", "apply", str(file), "--yes", "--allow-destroy")
+    cli.ok("produce", "contracted", stdin=b"one\n")
+    for _ in range(4):
+        commit(kafka.bootstrap, "scan", "contracted", 9)
+        commit(kafka.bootstrap, "scan", "contracted", 0)
+    found = cli.run("advise", "--topic", "contracted", "--json").objects
+    assert [each["found"] for each in found if each.get("anti_pattern") == "log as a database"] == [True]
+    file.write_text(json.dumps({"topics": [{"name": "contracted", "state": "absent"}], "quotas": [{"user": "u"}]}))
+    cli.ok("contract", "apply", str(file), "--yes", "--allow-destroy")
