@@ -18,8 +18,8 @@ from strandline.cli.contract.acl_contract import (
 )
 from strandline.cli.contract.kinds import Access, Action, ContractDefaults, ContractItem, ContractStep, Detail, Turn
 from strandline.documents.fields import Fields
-from strandline.security.acl.access_rule import Acl, AclFilter
-from strandline.security.acl.kinds import Permission
+from strandline.security.acl.access_rule import Acl, AclFilter, name_of
+from strandline.security.acl.kinds import WILDCARD, Operation, Permission
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _steps(access: Access, change: AclChange) -> list[ContractStep]:
                 Turn.GRANT,
                 lambda: create_acls(access.cluster, change.added),
                 tuple(Detail(words_of(acl)) for acl in change.added),
-                tuple(f"{change.principal} may no longer: {words_of(acl)}" for acl in denials),
+                tuple(f"the right to {_right_words(acl)}" for acl in denials),
                 change=AclChange(change.principal, added=change.added),
             )
         )
@@ -93,9 +93,7 @@ def _steps(access: Access, change: AclChange) -> list[ContractStep]:
                 lambda: _delete(access, change),
                 tuple(Detail(words_of(acl)) for acl in change.removed),
                 tuple(
-                    f"{change.principal} may no longer: {_right_words(acl)}"
-                    for acl in change.removed
-                    if acl.permission == Permission.ALLOW
+                    f"the right to {_right_words(acl)}" for acl in change.removed if acl.permission == Permission.ALLOW
                 ),
                 change=AclChange(change.principal, removed=change.removed),
             )
@@ -108,4 +106,6 @@ def _delete(access: Access, change: AclChange) -> None:
 
 
 def _right_words(acl: Acl) -> str:
-    return words_of(acl).removeprefix("allow ").removeprefix(acl.principal).strip()
+    """Return `READ on topic 'orders'`."""
+    where = "" if acl.host == WILDCARD else f" from {acl.host}"
+    return f"{name_of(Operation, acl.operation)} on {acl.resource_words()}{where}"

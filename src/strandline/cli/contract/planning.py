@@ -108,7 +108,7 @@ class PlanPrinter:
                 if detail.after is not None:
                     self._output.line(self._coloured(f"  + {detail.name}: {detail.after}", "32"))
         for name in unmanaged:
-            self._output.line(self._coloured(f"{name} is in no contract", _CYAN))
+            self._output.line(self._coloured(f"in no contract: {name}", _CYAN))
 
     def _coloured(self, text: str, colour: str) -> str:
         return f"\033[{colour}m{text}\033[0m" if self._colours else text

@@ -96,7 +96,7 @@ def _look_at_cluster(cluster: Cluster, tell: Callable[[str, Iterable[Finding]], 
         configs: dict[str, dict[str, str | None]] = {}
         survivals = topic_findings(cluster, admin, metadata, grouped=grouped, configs=configs)
         tell("what topics survive (acknowledged with acks=all)", survivals)
-        tell("the rules of a well-run estate", estate_findings(cluster, metadata, configs))
+        tell("the six rules of a well-run estate (docs/advise.md)", estate_findings(cluster, metadata, configs))
     except CommandFailed as failure:
         # A check that cannot be made is a finding, too: the others were printed already.
         tell("the check was cut short", [problem("cluster", failure.message, failure.hint)])
