@@ -454,6 +454,21 @@ def test_rights_of_a_connected_group(secured: Files, node: SecuredNode) -> None:
         process.communicate(timeout=30)
 
 
+def test_a_reader_without_the_right_to_read_settings(secured: Files, node: SecuredNode) -> None:
+    cli = secured.cli
+    cli.ok("user", "create", "plain", "--password-file", "-", stdin=b"plain secret\n")
+    secured.apply(topics=[{"name": "diary"}], acls=[{"user": "plain", "read": ["diary"], "groups": ["plain"]}])
+    plain = CommandLine(node.bootstrap)
+    plain.environ["STRANDLINE_COMMAND_CONFIG"] = file_of(node, "plain", "plain secret")
+    plain.ok("group", "reset", "plain", "--topic", "diary", "--to-latest", "--yes")
+    (found,) = plain.ok("group", "lag", "plain", "--window", "0", "--json").objects
+    assert (found["lag"], "objective_met" in found) == (0, False)
+    ended = plain.run("advise", "--topic", "diary", "--json")
+    assert ended.status == 0, ended.stderr
+    rule = next(each for each in ended.objects[0]["rules"] if each["rule"] == 5)
+    assert "min_insync_replicas" in rule["why"], "what may not be read is unknown"
+
+
 def test_a_cluster_without_an_authorizer(files: Files, cli: CommandLine) -> None:
     ended = cli.run("contract", "plan", files.write(acls=[{"user": "a", "read": ["t"]}]))
     assert ended.status == 1

@@ -22,7 +22,7 @@ from strandline.cli.advise.commit_log import read_commits
 from strandline.cli.advise.node_metrics import TopicTraffic
 from strandline.cli.advise.tails import read_tails, tail_ranges
 from strandline.cli.common.client import Cluster
-from strandline.cli.common.failures import CommandFailed, NotFound, topic_not_found
+from strandline.cli.common.failures import CommandFailed, topic_not_found
 from strandline.cli.config.access import ConfigValue, Target, read_entries, value_of
 from strandline.cli.group.lag_reading import GroupLag, LagReading
 from strandline.cli.group.offsets import offsets_at, ranges_of
@@ -158,8 +158,8 @@ class Observer:
     def _entries(self, name: str) -> dict[str, ConfigValue]:
         try:
             return read_entries(self._cluster, self._admin, Target("topic", name)) or {}
-        except NotFound:
-            return {}
+        except CommandFailed:
+            return {}  # Deleted meanwhile, or this client may not read its settings.
 
     def _sizes(self, name: str) -> dict[int, int] | None:
         try:

@@ -218,7 +218,7 @@ class LagReading:
             objective = None
             # Of all groups together only topics with something unread are looked at: the others meet any objective.
             if self._group_id is not None or (found is not None and found.lag):
-                objective = self._facts.of(place[0]).objectives.get(seen.group_id)
+                objective = self._facts.objective(place[0], seen.group_id)
             positions.append(PositionLag(*place, found, judgement, is_exact, seen.readers.get(place), objective))
         return GroupLag(seen.group, positions)
 

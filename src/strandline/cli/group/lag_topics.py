@@ -10,6 +10,7 @@ from typing import Any
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import converse
+from strandline.cli.common.failures import CommandFailed
 from strandline.cli.config.access import Target, read_entries, value_of
 from strandline.cli.topic.topics import described, log_sizes
 from strandline.lag.figures import TopicRetention
@@ -32,11 +33,21 @@ class TopicFactsReader:
         self._admin = admin
         self._known: dict[str, LagTopicFacts] = {}
         self._counts_records: dict[str, bool] = {}
+        self._objectives: dict[str, dict[str, LagObjective]] = {}
 
     def of(self, name: str) -> LagTopicFacts:
         if name not in self._known:
             self._known[name] = self._read(name)
         return self._known[name]
+
+    def objective(self, name: str, group_id: str) -> LagObjective | None:
+        """Return how far the group may be behind; None, too, if this client may not read the topic's settings."""
+        if name not in self._objectives:
+            try:
+                self._objectives[name] = self.of(name).objectives
+            except CommandFailed:
+                self._objectives[name] = {}
+        return self._objectives[name].get(group_id)
 
     def counts_records(self, name: str) -> bool:
         """Whether every offset is a record: a compacted topic has holes, and transactions leave markers."""
