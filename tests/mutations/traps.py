@@ -22,6 +22,7 @@ TRAPS: dict[str, Trap] = {
         "an HTTP service does for a client, or for a page in a browser, what the cluster would refuse it",
         "DNS rebinding (CVE-2018-1002103), CSRF, Kafka Connect's REST API without rights of its own",
         "every route declares a right, callers are proven by a login, rules have an age, Host and Origin are checked",
+    ),
     "contracts": Trap(
         "a file that is applied deletes more than was meant, locks its applier out, or misses what was changed by hand",
         "Terraform's providers for Kafka, kafka-gitops: destroy on removal, drift",
