@@ -434,6 +434,21 @@ def test_an_applier_keeps_its_own_rights(secured: Files, node: SecuredNode) -> N
     assert secured.steps(secured.write(acls=[narrower])) == [], "another administrator may"
 
 
+def test_an_applier_with_a_certificate_names_itself(secured: Files, node: SecuredNode) -> None:
+    rights = {"user": "guest", "read": ["news"]}
+    secured.apply(acls=[rights])
+    store = str(node.authority.issue("operator"))
+    settings = {**node.admin, "security.protocol": "SSL", "ssl.keystore.location": store}
+    operator = CommandLine(f"127.0.0.1:{node.mutual_port}")
+    operator.environ["STRANDLINE_COMMAND_CONFIG"] = node.file(settings, "operator.properties")
+    file = secured.write(acls=[{"user": "guest"}])
+    refused = operator.run("contract", "apply", file, "--yes", "--allow-destroy")
+    assert refused.status == 2
+    assert "--principal" in refused.stderr
+    operator.ok("contract", "apply", file, "--yes", "--allow-destroy", "--principal", "User:CN=operator")
+    assert secured.steps(file) == []
+
+
 def test_rights_of_a_connected_group(secured: Files, node: SecuredNode) -> None:
     cli = secured.cli
     rights = {"user": "reader", "read": ["news"], "groups": ["readers"]}
