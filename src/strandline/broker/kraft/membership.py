@@ -73,13 +73,10 @@ class Membership:
         self._on_failed = on_failed
         runtime = environment.runtime
         config = environment.config()
+        token_check_s = config.delegation_token_expiry_check_interval_ms / 1000
+        has_tokens = bool(config.delegation_token_secret_key)
         self.driver = ControllerDriver(
-            runtime,
-            controller,
-            metadata.write,
-            token_check_s=config.delegation_token_expiry_check_interval_ms / 1000
-            if config.delegation_token_secret_key
-            else None,
+            runtime, controller, metadata.write, token_check_s=token_check_s if has_tokens else None
         )
         self.lifecycle = Lifecycle(
             runtime,
@@ -91,10 +88,10 @@ class Membership:
                 endpoints=self._clients.endpoints(),
                 features=SUPPORTED_FEATURES,
                 log_dirs=[directory_id],
-                rack=environment.config().broker_rack,
+                rack=config.broker_rack,
                 previous_broker_epoch=directory.clean_broker_epoch,
             ),
-            timing=Timing.of(environment.config()),
+            timing=Timing.of(config),
             metadata_offset=lambda: metadata.image.applied_offset,
             offline_dirs=replicas.offline_dirs,
             has_company=self._has_company,
