@@ -58,8 +58,12 @@ class SimulatedLog:
         self.kept = kept
         self._replaced = 0
         latest = self.latest_snapshot
-        if latest is not None and latest.end_offset > kept.end_offset:
-            # A snapshot may reach further than what was flushed of the log; then it is what counts.
+        last_epoch = kept.entries[-1].epoch if kept.entries else -1
+        if latest is not None and (
+            latest.end_offset > kept.end_offset or (latest.epoch > last_epoch and latest.end_offset > kept.start_offset)
+        ):
+            # A snapshot may reach further than what was flushed of the log, or be of a later epoch than a tail that a
+            # crash brought back; then it is what counts, as in `MetadataQuorum`.
             kept.entries = []
             kept.start_offset = latest.end_offset
         self.entries = list(kept.entries)

@@ -49,6 +49,8 @@ class Oracle:
     def __init__(self, voters: VoterSet) -> None:
         self.voters = voters
         self.committed: list[Entry] = []
+        self.committed_by: dict[int, int] = {}
+        """By epoch: up to where its leader committed."""
         self.digests = [0]
         """`digests[n]` stands for all entries before offset n."""
         self.leaders: dict[int, int] = {}
@@ -87,7 +89,8 @@ class Oracle:
             replica.leading = (epoch, log.end_offset)
             replica.heard = {voter.node_id: replica.world.now for voter in self.voters}
             replica.world.on_new_leader(replica)
-            count = len(self.committed)
+            # A candidate may learn of its votes late: what leaders of later epochs committed meanwhile it cannot have.
+            count = max((end for by, end in self.committed_by.items() if by < epoch), default=0)
             if log.end_offset <= count or not self._agrees(replica, count - 1):
                 raise Violation(f"leader-complete: {replica} leads {epoch} without all of {count} committed entries")
         elif log.end_offset < replica.leading[1]:
@@ -114,6 +117,9 @@ class Oracle:
     def note_committed(self, replica: SimulatedReplica, before: int, offset: int) -> None:
         """`replica` moved its high watermark from `before` to `offset`."""
         log, committed = replica.log, self.committed
+        if replica.raft.is_leader:
+            epoch = replica.raft.epoch
+            self.committed_by[epoch] = max(offset, self.committed_by.get(epoch, 0))
         begin, known = max(before, log.start_offset), min(offset, len(committed))
         if begin < known:
             self._check_range(replica, begin, known)
