@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
+from strandline.config.sasl_settings import SaslSettings
 from strandline.observability.log_lines import fields
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.heartbeats import FENCE
@@ -35,9 +36,8 @@ LOOK_S: Final = 0.1
 
 class ControllerDriver:
     def __init__(
-        self, runtime: Runtime, controller: Controller, write: Write, *, token_check_s: float | None = None
+        self, runtime: Runtime, controller: Controller, write: Write, token_check_s: float | None = None
     ) -> None:
-        """`token_check_s` is how often delegation tokens that are over are removed; None if there are no tokens."""
         self._runtime = runtime
         self._controller = controller
         self._write = write
@@ -113,6 +113,11 @@ class ControllerDriver:
             log.info("elected leaders of %d partitions", elections, extra=fields(elections=elections))
         if unclean:
             log.warning("%d of these elections were unclean: acknowledged records may be lost", unclean)
+
+
+def token_check_s(config: SaslSettings) -> float | None:
+    """Return how often delegation tokens that are over are removed; None if there are no tokens."""
+    return config.delegation_token_expiry_check_interval_ms / 1000 if config.delegation_token_secret_key else None
 
 
 def _on_written(error: BaseException | None) -> None:

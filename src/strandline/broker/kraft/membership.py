@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strandline.broker.environment import Environment
 from strandline.broker.kraft.controller_channel import ControllerChannel, ControllerChannels
-from strandline.broker.kraft.controller_driver import ControllerDriver
+from strandline.broker.kraft.controller_driver import ControllerDriver, token_check_s
 from strandline.broker.kraft.controller_registration import ControllerRegistration, registration_request
 from strandline.broker.kraft.lifecycle import Identity, Lifecycle, Timing
 from strandline.broker.kraft.metadata_quorum import MetadataQuorum
@@ -72,12 +72,7 @@ class Membership:
         self._on_ready = on_ready
         self._on_failed = on_failed
         runtime = environment.runtime
-        config = environment.config()
-        token_check_s = config.delegation_token_expiry_check_interval_ms / 1000
-        has_tokens = bool(config.delegation_token_secret_key)
-        self.driver = ControllerDriver(
-            runtime, controller, metadata.write, token_check_s=token_check_s if has_tokens else None
-        )
+        self.driver = ControllerDriver(runtime, controller, metadata.write, token_check_s(environment.config()))
         self.lifecycle = Lifecycle(
             runtime,
             channels.open("heartbeat"),
@@ -88,10 +83,10 @@ class Membership:
                 endpoints=self._clients.endpoints(),
                 features=SUPPORTED_FEATURES,
                 log_dirs=[directory_id],
-                rack=config.broker_rack,
+                rack=environment.config().broker_rack,
                 previous_broker_epoch=directory.clean_broker_epoch,
             ),
-            timing=Timing.of(config),
+            timing=Timing.of(environment.config()),
             metadata_offset=lambda: metadata.image.applied_offset,
             offline_dirs=replicas.offline_dirs,
             has_company=self._has_company,
