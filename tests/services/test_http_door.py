@@ -140,6 +140,7 @@ def test_a_client_without_credentials_that_the_cluster_accepts_is_refused(servic
     # PLAIN separates its parts by a zero byte.
     assert as_user(service, ("alice\0admin", PASSWORD), "GET", "/topics") == 401
     assert ask(service, "GET", "/nothing/here").status == 401
+    assert as_user(service, ALICE, "DELETE", "/topics") == 405
     assert as_user(service, ALICE, "GET", "/nothing/here") == 404
 
 

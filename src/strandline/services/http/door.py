@@ -251,7 +251,8 @@ def _bind(settings: DoorSettings) -> socket.socket:
             found = socket.getaddrinfo(
                 settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            family, kind, protocol, _, address = found[0]
+            # IPv4 first: a client that is given 127.0.0.1 must reach a service at localhost.
+            family, kind, protocol, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
             made = stack.enter_context(socket.socket(family, kind, protocol))
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.setblocking(False)

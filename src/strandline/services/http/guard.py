@@ -99,6 +99,8 @@ class Guard:
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served")
         answer = _Answer(send)
+        # With it, a route raises what is wrong with a method, and the answer has the form of all others.
+        scope["app"] = self
         try:
             self._check(scope)
             body = _Body(receive, self._body_bytes_max)
