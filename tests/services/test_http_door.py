@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -371,6 +374,44 @@ def test_a_stop_waits_for_requests_that_run(node: SecuredNode) -> None:
         service.slow_may_end.set()
         asking.join(TIMEOUT_S)
     assert answers == [200]
+
+
+def test_a_process_with_tls_that_is_told_to_stop_ends_well(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    program = (
+        "import json, sys\n"
+        "from tests.services.http_service import Service\n"
+        "service = Service(json.loads(sys.argv[1]))\n"
+        "print(service.door.port, flush=True)\n"
+        "service.door.run()\n"
+        "print('ended', flush=True)\n"
+    )
+    with strandline.embedded() as log:
+        given = {
+            "listeners": "https://localhost:0",
+            "listeners.https.ssl.keystore.location": str(authority.issue("door")),
+            "bootstrap.servers": log.bootstrap,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, json.dumps(given)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            wait_for(lambda: not refuses(port))
+            context = ssl.create_default_context(cafile=str(authority.trusted))
+            url = f"https://localhost:{port}/topics/orders"
+            with urllib.request.urlopen(url, timeout=TIMEOUT_S, context=context) as answer:
+                assert answer.status == 200
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=TIMEOUT_S)
+            assert (process.returncode, output, errors) == (0, "ended\n", "")
+        finally:
+            process.kill()
+            process.communicate()
 
 
 def refuses(port: int) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import socket
 import ssl
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -108,7 +110,7 @@ class HttpDoor:
         return self._server.started
 
     def run(self) -> None:
-        """Serve until a signal ends the process. Raise InvalidConfig if the cluster refuses the service its rights."""
+        """Serve until SIGTERM or SIGINT. Raise InvalidConfig if the cluster refuses the service its rights."""
         factory = self._server.config.get_loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(self.serve())
@@ -150,6 +152,19 @@ class _Server(uvicorn.Server):
         self._addresses: Counter[str] = Counter()
         self._accepting: asyncio.Task[None] | None = None
         self._newcomers: set[asyncio.Task[None]] = set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop on SIGINT and SIGTERM. Unlike in the base they do not end the process: a stop is a success."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
