@@ -9,12 +9,12 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from strandline.security.acl.kinds import Operation, ResourceType
@@ -24,6 +24,7 @@ from strandline.services.http.door import HttpDoor
 from strandline.services.http.door_settings import DoorSettings
 
 TIMEOUT_S = 60
+LARGE_BYTES, PART_BYTES = 64 << 20, 64 << 10
 
 
 @needs(Operation.READ, ResourceType.TOPIC, path="topic")
@@ -53,6 +54,19 @@ async def health(request: Request) -> Response:
     return JSONResponse({"is": "up"})
 
 
+@public
+async def large(request: Request) -> Response:
+    """Answer with more than sockets hold, at once or in parts."""
+    if request.path_params["how"] == "whole":
+        return Response(bytes(LARGE_BYTES))
+
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(LARGE_BYTES // PART_BYTES):
+            yield bytes(PART_BYTES)
+
+    return StreamingResponse(parts())
+
+
 async def undeclared(request: Request) -> Response:
     return JSONResponse({"must not": "be seen"})
 
@@ -69,6 +83,7 @@ class Service:
             Route("/topics", list_topics),
             Route("/cluster", change_cluster, methods=["POST"]),
             Route("/health", health),
+            Route("/large/{how}", large),
             Route("/undeclared", undeclared, methods=["GET", "POST"]),
             Mount("/inner", routes=[Route("/undeclared", undeclared), Route("/topics", list_topics)]),
             Mount("/app", app=undeclared),

@@ -328,6 +328,24 @@ def test_slow_clients_are_left(node: SecuredNode, monkeypatch: pytest.MonkeyPatc
         assert exchange(service, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /").startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize("how", ["whole", "parts"])
+def test_a_client_that_takes_no_answer_is_left(node: SecuredNode, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    from strandline.services.http import connection, door, guard
+
+    monkeypatch.setattr(connection, "TAKEN_S_MAX", 0.3)
+    monkeypatch.setattr(guard, "SEND_S_MAX", 0.3)
+    monkeypatch.setattr(door, "CONNECTIONS_OF_ADDRESS_MAX", 1)
+    with running(properties(node)) as service, socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.settimeout(TIMEOUT_S)
+        slow.connect(("127.0.0.1", service.door.port))
+        slow.sendall(f"GET /large/{how} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert slow.recv(12) == b"HTTP/1.1 200"
+        # The only place is free again when the service has left the client.
+        other = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        wait_for(lambda: exchange(service, other).startswith(b"HTTP/1.1 200"))
+
+
 def test_connections_of_one_address_have_a_limit(node: SecuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
     from strandline.services.http import door
 

@@ -27,6 +27,7 @@ class BoundedConnection(H11Protocol):
         super().__init__(config, server_state, app_state, asyncio.get_running_loop())
         self._on_lost = on_lost
         self._deadline: asyncio.TimerHandle | None = None
+        self._closing_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in the base
         super().connection_made(transport)
@@ -48,6 +49,15 @@ class BoundedConnection(H11Protocol):
             self._update_deadline()
         if self.transport.get_write_buffer_size():
             self.loop.call_later(TAKEN_S_MAX, self._end_if_not_taken, self.cycle)
+
+    def end_if_not_closed(self) -> None:
+        """Abort a connection that was closed long ago: it waits for its client to take what was sent before."""
+        if not self.transport.is_closing():
+            return
+        if self._closing_since is None:
+            self._closing_since = self.loop.time()
+        elif self.loop.time() - self._closing_since > TAKEN_S_MAX:
+            self.transport.abort()
 
     def _update_deadline(self) -> None:
         """Limit the time between requests from the first byte on; while one is served, its own limits hold."""

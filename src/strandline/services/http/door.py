@@ -42,6 +42,7 @@ STOP_S_MAX: Final = 30.0
 LOGIN_THREADS_MAX: Final = 16
 _BACKLOG: Final = 256
 _KEEP_ALIVE_S: Final = 30
+_TICKS_A_SECOND: Final = 10
 _RELOAD_S: Final = 3.0
 _CLIENT_S: Final = 10.0
 _DNS_NAME: Final = b"\x82"
@@ -174,6 +175,13 @@ class _Server(uvicorn.Server):
         self._listening.listen(_BACKLOG)
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
         self.started = True
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_A_SECOND == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, BoundedConnection):
+                    connection.end_if_not_closed()
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         assert self._accepting is not None, "it was started"

@@ -105,6 +105,8 @@ class Guard:
             self._check(scope)
             body = _Body(receive, self._body_bytes_max)
             await self._app(scope, body.receive, answer.send)
+        except _NotTaken:
+            log.info("a client at %s took too long for its answer", (scope.get("client") or ("?",))[0])
         except RequestRefused as refused:
             await refused.response()(scope, receive, answer.send)
         except Exception:
@@ -216,6 +218,10 @@ class _Body:
         return message
 
 
+class _NotTaken(Exception):
+    """A part of an answer that the client did not take in time."""
+
+
 class _Answer:
     """The answer to one request, with the headers that all have. A client that does not take it is left."""
 
@@ -229,8 +235,11 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             for name, value in _HARDENED.items():
                 headers.setdefault(name, value)
-        async with asyncio.timeout(SEND_S_MAX):
-            await self._send(message)
+        try:
+            async with asyncio.timeout(SEND_S_MAX):
+                await self._send(message)
+        except TimeoutError:
+            raise _NotTaken from None
 
 
 def _one(headers: Headers, name: str) -> str:
