@@ -23,14 +23,14 @@ from strandline.schemas.json_schema.nodes import (
     StringValue,
 )
 
-PAIRS_MAX: Final = 100_000
-"""Pairs of schemas that one comparison looks at, repetitions counted: about a second."""
+WORK_MAX: Final = 1_500_000
+"""Work of one comparison, a few seconds. A pair of schemas counts ten, one that was compared before counts one."""
 PAIR_DIFFERENCES_MAX: Final = 100
 """Differences that a pair keeps. One difference has a path for each way that leads to it, and the ways can double."""
 
 
 class _LimitReachedError(Exception):
-    """More pairs than a comparison may look at."""
+    """More work than a comparison may take."""
 
 
 def compare(old: SchemaNode, new: SchemaNode) -> Differences:
@@ -40,9 +40,9 @@ def compare(old: SchemaNode, new: SchemaNode) -> Differences:
     it may be wrong. So the comparison runs again with the pairs known to be incompatible, until it finds no more.
     """
     known: dict[tuple[int, int], Differences] = {}
-    count = 0
+    work = 0
     while True:
-        comparison = _Comparison(known, count)
+        comparison = _Comparison(known, work)
         try:
             found = comparison.run(old, new)
         except _LimitReachedError:
@@ -51,16 +51,16 @@ def compare(old: SchemaNode, new: SchemaNode) -> Differences:
         if not comparison.has_assumed or incompatible.keys() <= known.keys():
             return found
         known = incompatible
-        count = comparison.count
+        work = comparison.work
 
 
 class _Comparison:
     """One pass over two schemas. A pair of nodes is compared once, wherever it occurs."""
 
-    def __init__(self, known: dict[tuple[int, int], Differences], count: int) -> None:
+    def __init__(self, known: dict[tuple[int, int], Differences], work: int) -> None:
         self.memory: dict[tuple[int, int], Differences] = {}
         self.has_assumed = False
-        self.count = count
+        self.work = work
         self._known = known
         self._waiting: list[tuple[tuple[int, int], Rule]] = []
         self._under_way: set[tuple[int, int]] = set()
@@ -84,11 +84,9 @@ class _Comparison:
 
     def _begin(self, old: SchemaNode | None, new: SchemaNode | None) -> Differences | None:
         """Return the differences of a pair if they are known, else begin to compare it."""
-        self.count += 1
-        if self.count > PAIRS_MAX:
-            raise _LimitReachedError
         if old is None or new is None:
             return [] if old is new else [SchemaDifference("SCHEMA_ADDED" if old is None else "SCHEMA_REMOVED")]
+        self._count(1)
         old, new = _end(old), _end(new)
         pair = (id(old), id(new))
         if (found := self.memory.get(pair)) is not None:
@@ -98,9 +96,15 @@ class _Comparison:
                 return found
             self.has_assumed = True
             return []
+        self._count(10)
         self._under_way.add(pair)
         self._waiting.append((pair, _rule(old, new)))
         return None
+
+    def _count(self, work: int) -> None:
+        self.work += work
+        if self.work > WORK_MAX:
+            raise _LimitReachedError
 
 
 def _shortened(found: Differences) -> Differences:
@@ -110,13 +114,13 @@ def _shortened(found: Differences) -> Differences:
 
 
 def _rule(old: SchemaNode, new: SchemaNode) -> Rule:
+    if type(old) is not type(new) and (isinstance(old, NoValue) or isinstance(new, AnyValue)):
+        return []
     if isinstance(old, Combination) != isinstance(new, Combination):
         found = yield from combinations.compare_with_single(old, new)
         if found is not None:
             return found
     if type(old) is not type(new):
-        if isinstance(old, NoValue) or isinstance(new, AnyValue):
-            return []
         # Kafka Connect wrote bytes in two ways, and both stand for the same values.
         if old.connect_type == new.connect_type == "bytes":
             return []

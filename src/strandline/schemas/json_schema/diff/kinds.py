@@ -8,6 +8,9 @@ from typing import Final
 LIMIT_REACHED: Final = "COMPARISON_LIMIT_REACHED"
 """Ours alone: the schemas have more combinations than the engine compares, so no verdict is known."""
 
+PATH_MAX: Final = 200
+"""Parts of a path. Longer ones end early, because definitions can lead to one another thousands of times."""
+
 _WIDER_BOUNDS: Final = frozenset(
     f"{bound}_{change}"
     for bounds, changes in (
@@ -141,7 +144,7 @@ Differences = list[SchemaDifference]
 
 def below(prefix: tuple[str, ...], found: Differences) -> Differences:
     """Return `found` with its paths below `prefix`."""
-    return [SchemaDifference(each.kind, prefix + each.path, each.old, each.new) for each in found]
+    return [SchemaDifference(each.kind, (prefix + each.path)[:PATH_MAX], each.old, each.new) for each in found]
 
 
 def are_compatible(found: Differences) -> bool:
