@@ -14,7 +14,13 @@ IDENTITIES = ("name", "api_key")
 WORDS, OWN_SETTING, EACH_QUESTION, REFUSED = "words", "own setting", "each question", "refused"
 NAMED_RECORD = "named record"
 """The general kinds; `differences.GENERAL` says why."""
-OWN_SETTINGS = ("flush.mode", "strandline.lag.objectives", "strandline.owner", "strandline.validate.records")
+OWN_SETTINGS = (
+    "flush.mode",
+    "strandline.lag.objectives",
+    "strandline.owner",
+    "strandline.retention.lock.ms",
+    "strandline.validate.records",
+)
 SAID_CHARACTERS_MAX = 100
 
 

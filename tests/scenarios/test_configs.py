@@ -228,6 +228,7 @@ SHOWN_ELSEWHERE = {
     "strandline.owner": "it is for people and tools: tests/cli/test_contracts.py",
     "strandline.lag.objectives": "likewise",
     "strandline.validate.records": "it takes records that are none: tests/scenarios/test_record_checks.py",
+    "strandline.retention.lock.ms": "it takes a while: tests/scenarios/test_retention_lock.py",
     "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
     "retention.bytes": "likewise",
     "file.delete.delay.ms": "likewise",

@@ -15,7 +15,13 @@ from strandline.codec.messages.describe_configs_request import DescribeConfigsRe
 from strandline.config.kafka_settings import OTHER_SETTINGS, REFUSED
 
 DESCRIBED = ((TOPIC, EXISTING), (BROKER, "1"), (GROUP, "another-group"), (METRICS, "another-subscription"))
-OURS_ALONE = {"flush.mode", "strandline.lag.objectives", "strandline.owner", "strandline.validate.records"}
+OURS_ALONE = {
+    "flush.mode",
+    "strandline.lag.objectives",
+    "strandline.owner",
+    "strandline.retention.lock.ms",
+    "strandline.validate.records",
+}
 NOT_WHILE_IT_RUNS = {"listeners"}
 """Kafka opens and closes listeners while it runs; here that needs a start."""
 SET_BY_THE_HARNESS = 4
