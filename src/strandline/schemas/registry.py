@@ -14,9 +14,11 @@ import asyncio
 import logging
 import random
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from strandline.schemas import commands, failures, records
@@ -28,8 +30,10 @@ from strandline.schemas.state import RegistryState
 from strandline.schemas.topic import RECORD_BYTES_MAX, TOPIC, SchemaTopicFailed, TopicReader, TopicWriter, prepare_topic
 from strandline.schemas.types import SchemaType
 
-ATTEMPTS_MAX: Final = 10
+ATTEMPTS_MAX: Final = 30
 """Of a write that fails, or that another process fences."""
+PAUSE_S_MAX: Final = 2.0
+"""Between two attempts, on average, besides twice the time that it took to become the primary."""
 _PAUSE_S: Final = 0.02
 
 logger = logging.getLogger("strandline.schemas")
@@ -57,9 +61,12 @@ class SchemaRegistry:
         self.position = 0
         """Offset up to which the topic is in the state."""
         self.is_ready = False
+        self._end_at_start = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reader: TopicReader | None = None
         self._writer: TopicWriter | None = None
+        self._taking_s = 0.0
+        """How long it took to become the primary the last time."""
         self._engine_thread = ThreadPoolExecutor(1, "registry-engine")
         self._writer_thread = ThreadPoolExecutor(1, "registry-writer")
         self._engine_turn = asyncio.Lock()
@@ -71,7 +78,8 @@ class SchemaRegistry:
         """Make the topic if it is missing, and begin to read it. `is_ready` when its end was reached."""
         self._loop = asyncio.get_running_loop()
         settings = self.settings
-        await self._in_writer_thread(lambda: prepare_topic(settings.bootstrap, settings.topic, settings.timeout_s))
+        prepare = partial(prepare_topic, settings.bootstrap, settings.topic, settings.timeout_s)
+        self._end_at_start = await self._in_writer_thread(prepare)
         self._reader = TopicReader(settings.bootstrap, settings.topic, self._on_records)
         self._reader.start()
 
@@ -106,7 +114,8 @@ class SchemaRegistry:
                 "%d records of %s before offset %d are skipped: unknown or unreadable", count, TOPIC, position
             )
         self.position = max(self.position, position)
-        self.is_ready = self.is_ready or is_end
+        # The reader meets no end while others write without a pause.
+        self.is_ready = self.is_ready or is_end or position >= self._end_at_start
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
         folded.set()
@@ -160,8 +169,9 @@ class SchemaRegistry:
                 logger.info("%s (attempt %d)", error, attempt)
                 if attempt == ATTEMPTS_MAX:
                     raise RegistryError(failures.STORE_FAILED, f"The write failed: {error}") from error
-            # Two processes that fence one another must not go on in step.
-            await asyncio.sleep(random.uniform(0, _PAUSE_S * 2**attempt))
+            # Taking the id takes longer than a write. If both took it again at once, neither would ever write.
+            pause_s = min(_PAUSE_S * 2**attempt, PAUSE_S_MAX) + 2 * self._taking_s
+            await asyncio.sleep(random.uniform(0.5, 1.5) * pause_s)
         raise AssertionError("the last attempt returns or raises")
 
     async def _write(self, decide: Callable[[RegistryState], Awaitable[Written[T]]]) -> T:
@@ -178,10 +188,12 @@ class SchemaRegistry:
     async def _become_primary(self) -> None:
         """Take the transactional id, and read all that its last holder wrote."""
         settings = self.settings
+        began_s = time.monotonic()
         self._writer = await self._in_writer_thread(
             lambda: TopicWriter(settings.bootstrap, settings.topic, settings.group, settings.timeout_s)
         )
         await self.wait_for(await self._send([records.noop_record()]))
+        self._taking_s = time.monotonic() - began_s
 
     async def _send(self, written: Sequence[SchemaRecord]) -> int:
         writer = self._writer

@@ -8,6 +8,7 @@ import gc
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import uvicorn
 
@@ -16,6 +17,9 @@ from strandline.schemas.engine_table import all_types
 from strandline.schemas.forwarding import Forwarder
 from strandline.schemas.registry import RegistrySettings, SchemaRegistry
 from strandline.schemas.rest import RegistryApp
+
+CONNECTIONS_MAX: Final = 2000
+"""Connections at once; a request on another one is answered with 503."""
 
 
 def serve(settings: RegistrySettings, listener: socket.socket, on_ready: Callable[[], None]) -> None:
@@ -46,7 +50,12 @@ async def _serve(settings: RegistrySettings, listener: socket.socket, on_ready: 
     own = RegistryAddress(*listener.getsockname()[:2])
     forwarder = Forwarder(registry, own)
     config = uvicorn.Config(
-        RegistryApp(registry, forwarder), lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=5
+        RegistryApp(registry, forwarder),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=5,
     )
     server = RegistryHttpServer(config)
     # HTTP first: `/livez` answers while the topic is read.

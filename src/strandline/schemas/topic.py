@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClient
 from strandline.client.failures import ClientFailed
 from strandline.client.security import librdkafka_of
 from strandline.client.topic_creation import create_topic
 from strandline.errors import WorldError
+from strandline.ids import TopicPartition
 from strandline.schemas.records import SchemaRecord
 
 TOPIC: Final = "_schemas"
@@ -26,6 +27,7 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 RECORD_BYTES_MAX: Final = 1_000_000
 """Bytes of one record: librdkafka and brokers take little more by default."""
 _BATCH: Final = 1000
+_POLL_S: Final = 0.2
 
 logger = logging.getLogger("strandline.schemas")
 _quiet = logging.getLogger("strandline.schemas.librdkafka")
@@ -126,9 +128,14 @@ class TopicReader:
 
     def _run(self) -> None:
         while not self._is_stopping.is_set():
-            first = self._consumer.poll(0.2)
-            if first is not None:
-                self._hand_over([first, *self._consumer.consume(_BATCH, 0)])
+            try:
+                first = self._consumer.poll(_POLL_S)
+                if first is not None:
+                    self._hand_over([first, *self._consumer.consume(_BATCH, 0)])
+            except self._kafka.KafkaException as error:
+                # Without its reader the registry would answer from an old state for ever.
+                logger.warning("reading %s failed, and is tried again: %s", TOPIC, _words(error))
+                self._is_stopping.wait(_POLL_S)
 
     def _hand_over(self, messages: Sequence[Any]) -> None:
         records = []
@@ -138,7 +145,7 @@ class TopicReader:
             error = message.error()
             if error is None:
                 records.append(SchemaRecord(message.key() or b"", message.value()))
-                position, is_end = message.offset() + 1, False
+                position = message.offset() + 1
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                 position, is_end = max(position, message.offset()), True
             else:
@@ -147,15 +154,17 @@ class TopicReader:
             self._on_records(records, position, is_end)
 
 
-def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> None:
-    """Make the topic if it is missing; raise SchemaTopicFailed if records of it would be lost."""
+def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> int:
+    """Make the topic if it is missing, and return where it ends; raise SchemaTopicFailed if it would lose records."""
     client = ClusterClient(ClientSettings.within(bootstrap, "strandline-registry", timeout_s))
     try:
         made = create_topic(
             client, topic, partitions=1, replicas_max=REPLICAS_MAX, settings={"cleanup.policy": "compact"}
         )
+        place = TopicPartition(topic, 0)
+        end = client.list_offsets({place: LATEST})[place] if len(made.leaders) == 1 else 0
     except ClientFailed as error:
-        raise SchemaTopicFailed(f"the topic {topic} cannot be made: {error}") from error
+        raise SchemaTopicFailed(f"the topic {topic} cannot be made or read: {error}") from error
     finally:
         client.close()
     if len(made.leaders) != 1:
@@ -168,6 +177,7 @@ def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> None:
             f"the topic {topic} has cleanup.policy={policy}, which deletes schemas: "
             f"say `strandline config set topic {topic} cleanup.policy=compact`"
         )
+    return end
 
 
 def _cleanup_policy(bootstrap: str, topic: str, timeout_s: float) -> str:

@@ -89,7 +89,7 @@ async def test_no_id_and_no_version_is_given_to_two_schemas(seed: int, monkeypat
     monkeypatch.setattr(LateReader, "topic", topic, raising=False)
     monkeypatch.setattr(registry_module, "TopicWriter", ListWriter)
     monkeypatch.setattr(registry_module, "TopicReader", LateReader)
-    monkeypatch.setattr(registry_module, "prepare_topic", lambda *arguments: None)
+    monkeypatch.setattr(registry_module, "prepare_topic", lambda *arguments: 0)
     registries = [SchemaRegistry(RegistrySettings("none:1"), [FieldsType()]) for _ in range(3)]
     for registry in registries:
         await registry.start()
