@@ -92,6 +92,7 @@ def test_protobuf_records_with_imports(client: Any, topic: str) -> None:
     written.built.seconds = 7
     payload = protobuf.ProtobufSerializer(kind, client, settings)(written, context)
     assert protobuf.ProtobufDeserializer(kind, settings)(payload, context) == written
+    assert protobuf.ProtobufDeserializer(kind, settings, client)(payload, context) == written
 
     # The client sent descriptors. What comes back is a text, which is the same schema.
     subject = f"{topic}-value"

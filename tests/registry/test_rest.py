@@ -153,10 +153,11 @@ def test_contexts_have_the_same_api_inside(registry: RunningRegistry, subject: s
     status, made = ask("POST", f"/contexts/{context}/subjects/{subject}/versions", {"schema": json.dumps(A_B)})
     assert (status, made["id"]) == (200, 1), "ids of a context begin at 1"
     whole = f":{context}:{subject}"
-    assert ask("GET", f"/subjects/{whole}/versions/1")[1]["subject"] == whole
+    stored = ask("GET", f"/subjects/{whole}/versions/1")[1]
+    assert stored["subject"] == whole
     assert ask("GET", f"/contexts/{context}/subjects") == (200, [whole])
-    assert ask("GET", f"/contexts/{context}/schemas/ids/1")[1]["schema"] == made["schema"]
-    assert ask("GET", f"/schemas/ids/1?subject={whole}")[1]["schema"] == made["schema"]
+    assert ask("GET", f"/contexts/{context}/schemas/ids/1")[1]["schema"] == stored["schema"]
+    assert ask("GET", f"/schemas/ids/1?subject={whole}")[1]["schema"] == stored["schema"]
     assert context in ask("GET", "/contexts")[1]
     assert ask("PUT", f"/contexts/{context}/config", {"compatibility": "NONE"})[0] == 200
     assert ask("GET", f"/config/:{context}:")[1] == {"compatibilityLevel": "NONE"}

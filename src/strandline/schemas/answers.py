@@ -21,10 +21,15 @@ def version_json(schema: SchemaVersion) -> Json:
 
 
 def registered_json(schema: SchemaVersion) -> Json:
-    """Return the answer to a registration."""
-    found = version_json(schema)
-    del found["subject"]
-    return {"id": found.pop("id"), **found}
+    """Return the answer to a registration.
+
+    It has the schema only if the registry may have added to it, by defaults of its metadata or rules. Clients keep a
+    text that comes back in the place of what they sent, and could not read it if they had sent a descriptor.
+    """
+    found: Json = {"id": schema.id, "version": schema.version, "guid": schema.guid}
+    if schema.content.metadata is not None or schema.content.rule_set is not None:
+        found |= content_json(schema.content)
+    return found
 
 
 def content_json(content: SchemaContent) -> Json:

@@ -15,7 +15,8 @@ from typing import Any, Final
 from strandline import __version__
 from strandline.schemas import commands, registering
 from strandline.schemas.answers import content_json, page, registered_json, version_json
-from strandline.schemas.contracts import json_of
+from strandline.schemas.contracts import Json, json_of
+from strandline.schemas.engines import Engines, in_thread
 from strandline.schemas.failures import (
     INVALID_SCHEMA,
     RegistryError,
@@ -23,9 +24,10 @@ from strandline.schemas.failures import (
     subject_not_found,
     version_not_found,
 )
-from strandline.schemas.records import SchemaVersion
+from strandline.schemas.records import SchemaContent, SchemaVersion
 from strandline.schemas.registering import Registration, Written
 from strandline.schemas.registry import SchemaRegistry
+from strandline.schemas.resolving import source_of
 from strandline.schemas.state import RegistryState
 from strandline.schemas.subjects import (
     ALL_CONTEXTS,
@@ -39,6 +41,8 @@ from strandline.schemas.subjects import (
 
 LIST_MAX: Final = 100_000
 """Items in one answer; `offset` reaches the others."""
+PROTOBUF: Final = "PROTOBUF"
+SERIALIZED: Final = "serialized"
 SCHEMAS_MAX: Final = 1000
 """Schemas with their texts in one answer."""
 
@@ -169,7 +173,7 @@ def _prefix(call: Call, prefix: str) -> str:
 async def look_up(call: Call) -> Any:
     request = Registration.from_json(call.subject(), call.body, normalize=call.flag("normalize"))
     found = await call.registry.run(registering.look_up(call.state, request, deleted=call.flag("deleted")))
-    return version_json(found)
+    return version_json(found) | await _formatted(call, found.subject, found.content)
 
 
 async def delete_subject(call: Call) -> Any:
@@ -183,7 +187,7 @@ async def latest_with_metadata(call: Call) -> Any:
     for schema in reversed(call.state.versions(subject, deleted=call.flag("deleted"))):
         properties = (json_of(schema.content.metadata) or {}).get("properties", {})
         if all(properties.get(name) == value for name, value in wanted.items()):
-            return version_json(schema)
+            return version_json(schema) | await _formatted(call, subject, schema.content)
     raise schema_not_found() if call.state.has_subject(subject) else subject_not_found(subject)
 
 
@@ -215,11 +219,31 @@ def _version(call: Call, *, deleted: bool | None = None) -> SchemaVersion:
 
 
 async def get_version(call: Call) -> Any:
-    return version_json(_version(call))
+    found = _version(call)
+    return version_json(found) | await _formatted(call, found.subject, found.content)
 
 
 async def get_version_text(call: Call) -> Any:
-    return Plain(_version(call).content.text)
+    found = _version(call)
+    formatted = await _formatted(call, found.subject, found.content)
+    return Plain(formatted.get("schema", found.content.text))
+
+
+async def _formatted(call: Call, subject: str, content: SchemaContent) -> Json:
+    """Return the schema as `format` asks for it, if that is another text than the one that is stored.
+
+    Clients ask for the descriptor of a Protobuf schema so that they need no parser.
+    """
+    if content.type != PROTOBUF or call.text("format") != SERIALIZED:
+        return {}
+    source = source_of(call.state, subject, content)
+
+    def serialize(engines: Engines) -> str:
+        parsed: Any = engines.parse(source)
+        text: str = parsed.serialized()
+        return text
+
+    return {"schema": await call.registry.run(in_thread(serialize))}
 
 
 async def delete_version(call: Call) -> Any:
@@ -254,6 +278,7 @@ async def get_schema(call: Call) -> Any:
     (subject, version), content = next(iter(places[schema_id].items()))
     stored = call.state.version(subject, version, deleted=True)
     found = {"guid": stored.guid if stored else content.guid, **content_json(content)}
+    found |= await _formatted(call, subject, content)
     if call.flag("fetchMaxId"):
         found["maxId"] = call.state.contexts[context].id_max
     return found
