@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 
-from strandline.broker.coordinating import coordinator_context
+from strandline.broker.coordinating import pending_appends
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
 from strandline.codec.columns import Columns, decode_batch
 from strandline.coordinators.groups.events import Append, AppendWhole, CoordinatorRecord, Loaded, Reply
@@ -72,7 +72,7 @@ def whole(*keys: str) -> AppendWhole:
 
 @pytest.mark.parametrize("records_max", [2, 3, 100])
 def test_records_that_belong_together_are_in_one_batch(monkeypatch: pytest.MonkeyPatch, records_max: int) -> None:
-    monkeypatch.setattr(coordinator_context, "RECORDS_PER_TURN_MAX", records_max)
+    monkeypatch.setattr(pending_appends, "RECORDS_PER_TURN_MAX", records_max)
     hosting = Hosting()
     hosting.hosted.step([append("a")])
     hosting.hosted.step([whole("b1", "b2", "b3", "b4")])
@@ -83,7 +83,7 @@ def test_records_that_belong_together_are_in_one_batch(monkeypatch: pytest.Monke
 
 
 def test_other_records_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator_context, "RECORDS_PER_TURN_MAX", 2)
+    monkeypatch.setattr(pending_appends, "RECORDS_PER_TURN_MAX", 2)
     hosting = Hosting()
     hosting.hosted.step([append("a"), append("b1", "b2", "b3")])
     hosting.clock.run()
