@@ -74,7 +74,13 @@ def test_entities_that_contradict_themselves_are_refused() -> None:
 
 @pytest.fixture
 def quotas(cli: CommandLine) -> Iterator[CommandLine]:
+    delete_quotas(cli)
     yield cli
+    delete_quotas(cli)
+
+
+def delete_quotas(cli: CommandLine) -> None:
+    """Delete all of them, because tests share the broker."""
     for each in cli.ok("quota", "list", "--json").objects:
         options = []
         for kind, name in each.items():
