@@ -39,6 +39,22 @@ class Incompatibility:
     message: str
 
 
+@dataclass(frozen=True)
+class SchemaChange:
+    """One change from an old schema to a new one, compatible or not."""
+
+    kind: str
+    """Confluent's name, as PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL."""
+    path: tuple[str, ...] = ()
+    old: str = ""
+    new: str = ""
+
+    @property
+    def place(self) -> str:
+        """Return the path as Confluent writes it."""
+        return "#/" + "/".join(self.path)
+
+
 class InvalidSchema(Exception):
     """A text that is no schema of its type; the message is one sentence that says what is wrong."""
 

@@ -118,15 +118,7 @@ class ClientEvents:
 
     def _changes(self, context: RequestContext, request: Message, response: Any) -> Iterator[None]:
         api_key = context.route.api_key
-        common = AuditEvent(
-            CHANGE,
-            SUCCESS,
-            principal=clipped(str(context.session.principal)),
-            host=context.client_host,
-            listener=context.listener_name,
-            client_id=clipped(context.client_id),
-            api=context.route.name,
-        )
+        common = _change_by(context, context.route.name)
         for change in CHANGES[api_key](request, response):
             outcome = _outcome(change.code)
             if api_key == OFFSET_COMMIT and outcome == DENIED:
@@ -146,14 +138,7 @@ class ClientEvents:
     def on_topic_created(self, context: Any, name: str) -> None:
         """Record a topic that was created because a client asked for its metadata."""
         self._record(
-            AuditEvent(
-                CHANGE,
-                SUCCESS,
-                principal=clipped(str(context.session.principal)),
-                host=context.client_host,
-                listener=context.listener_name,
-                client_id=clipped(context.client_id),
-                api="Metadata",
+            _change_by(context, "Metadata")._replace(
                 resource_type=ResourceType.TOPIC.name,
                 resource=clipped(name),
                 details=(("created", "on first use"),),
@@ -202,6 +187,19 @@ class ClientEvents:
             )
 
         authorizer.on_denied = on_denied
+
+
+def _change_by(context: Any, api: str) -> AuditEvent:
+    """Return a change by the client of a request, without what was changed."""
+    return AuditEvent(
+        CHANGE,
+        SUCCESS,
+        principal=clipped(str(context.session.principal)),
+        host=context.client_host,
+        listener=context.listener_name,
+        client_id=clipped(context.client_id),
+        api=api,
+    )
 
 
 def _outcome(code: int) -> str:

@@ -16,7 +16,7 @@ from strandline.codec.messages.delete_acls_response import DeleteAclsResponse
 from strandline.codec.messages.describe_acls_request import DescribeAclsRequest
 from strandline.codec.messages.describe_acls_response import DescribeAclsResponse
 from strandline.errors import ErrorCode
-from strandline.security.acl.access_rule import Acl, AclFilter
+from strandline.security.acl.access_rule import Acl, AclFilter, acls_of
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
@@ -35,20 +35,7 @@ def read_acls(cluster: Cluster, selection: AclFilter) -> list[Acl]:
     doing = "cannot read ACLs"
     answer = _ask(cluster, request, DescribeAclsResponse, doing)
     _check(answer.error_code, answer.error_message, doing)
-    found = [
-        Acl(
-            resource.resource_type,
-            resource.pattern_type,
-            resource.resource_name,
-            acl.principal,
-            acl.host,
-            acl.operation,
-            acl.permission_type,
-        )
-        for resource in answer.resources
-        for acl in resource.acls
-    ]
-    return sorted(found, key=lambda acl: (acl.principal, acl.resource_type, acl.name, acl))
+    return sorted(acls_of(answer), key=lambda acl: (acl.principal, acl.resource_type, acl.name, acl))
 
 
 def create_acls(cluster: Cluster, acls: Sequence[Acl]) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FieldDescriptorProto
 
 from strandline.schemas.protobuf.linking import Linked
+from strandline.schemas.types import SchemaChange
 
 COMPATIBLE: Final = frozenset(
     {
@@ -58,23 +59,14 @@ _LABELS: Final = {1: "singular", 2: "required", 3: "repeated"}
 
 
 @dataclass(frozen=True)
-class FieldDifference:
+class FieldDifference(SchemaChange):
     """One difference between an old and a new file."""
 
-    kind: str
-    path: tuple[str, ...] = ()
-    old: str = ""
-    new: str = ""
     field: str = ""
 
     @property
     def is_compatible(self) -> bool:
         return self.kind in COMPATIBLE
-
-    @property
-    def place(self) -> str:
-        """Return the path as Confluent writes it."""
-        return "#/" + "/".join(self.path)
 
     def sentence(self) -> str:
         """Return what changed, for a person."""

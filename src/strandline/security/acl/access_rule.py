@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID
 
 from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.errors import ErrorCode, RequestError
 from strandline.security.acl.kinds import CLUSTER_NAME, EVERY_USER, WILDCARD, Operation, PatternType, Permission
 from strandline.security.acl.kinds import ResourceType as Resource
+
+if TYPE_CHECKING:
+    from strandline.codec.messages.describe_acls_response import DescribeAclsResponse
 
 _OPERATIONS: Final = frozenset(operation for operation in Operation if operation >= Operation.ALL)
 _RESOURCES: Final = frozenset(resource for resource in Resource if resource >= Resource.TOPIC)
@@ -47,6 +50,23 @@ class Acl(NamedTuple):
         if self.pattern_type == PatternType.PREFIXED:
             return f"every {kind} that begins with {self.name!r}"
         return f"every {kind}" if self.name == WILDCARD else f"{kind} {self.name!r}"
+
+
+def acls_of(described: DescribeAclsResponse) -> list[Acl]:
+    """Return the ACLs in an answer to DescribeAcls, in its order."""
+    return [
+        Acl(
+            resource.resource_type,
+            resource.pattern_type,
+            resource.resource_name,
+            acl.principal,
+            acl.host,
+            acl.operation,
+            acl.permission_type,
+        )
+        for resource in described.resources
+        for acl in resource.acls
+    ]
 
 
 def acl_of(record: AccessControlEntryRecord) -> Acl:

@@ -23,7 +23,7 @@ from strandline.codec.messages.describe_cluster_response import DescribeClusterR
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 from strandline.errors import Disconnected, ErrorCode, InvalidConfig, RequestError, TimedOut, UnsupportedVersion, named
-from strandline.security.acl.access_rule import Acl, record_of
+from strandline.security.acl.access_rule import Acl, acls_of, record_of
 from strandline.security.acl.authorizer import Authorizer
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType
 from strandline.security.principal import Principal, parse_principal
@@ -159,19 +159,7 @@ class ClusterRights:
             )
         if code:
             raise Disconnected(f"DescribeAcls was answered with {code.name}")
-        acls = frozenset(
-            Acl(
-                resource.resource_type,
-                resource.pattern_type,
-                resource.resource_name,
-                acl.principal,
-                acl.host,
-                acl.operation,
-                acl.permission_type,
-            )
-            for resource in answer.resources
-            for acl in resource.acls
-        )
+        acls = frozenset(acls_of(answer))
         settings = self._ask_settings()
         names = [name.strip() for name in settings.get("super.users", "").split(";")]
         return ReadRules(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from strandline.schemas.types import SchemaChange
+
 LIMIT_REACHED: Final = "COMPARISON_LIMIT_REACHED"
 """Ours alone: the schemas have more combinations than the engine compares, so no verdict is known."""
 
@@ -107,22 +109,12 @@ _SENTENCES: Final = {
 
 
 @dataclass(frozen=True)
-class SchemaDifference:
+class SchemaDifference(SchemaChange):
     """One difference between an old and a new schema. The path is relative until the comparison ends."""
-
-    kind: str
-    path: tuple[str, ...] = ()
-    old: str = ""
-    new: str = ""
 
     @property
     def is_compatible(self) -> bool:
         return self.kind in COMPATIBLE
-
-    @property
-    def place(self) -> str:
-        """Return the path as Confluent writes it."""
-        return "#/" + "/".join(self.path)
 
     def sentence(self) -> str:
         """Return what changed, for a person."""
