@@ -24,13 +24,22 @@ def test_each_setting_reaches_the_groups() -> None:
             "group.consumer.max.assignment.interval.ms=100\ngroup.consumer.max.size=7\n"
             "group.consumer.assignors=range\ngroup.consumer.migration.policy=UPGRADE\n"
             "group.coordinator.rebalance.protocols=classic\noffsets.retention.minutes=3\n"
-            "offsets.retention.check.interval.ms=5"
+            "offsets.retention.check.interval.ms=5\n"
+            "group.share.session.timeout.ms=9001\ngroup.share.min.session.timeout.ms=8001\n"
+            "group.share.max.session.timeout.ms=10001\ngroup.share.heartbeat.interval.ms=901\n"
+            "group.share.min.heartbeat.interval.ms=801\ngroup.share.max.heartbeat.interval.ms=1001\n"
+            "group.share.assignment.interval.ms=91\ngroup.share.min.assignment.interval.ms=81\n"
+            "group.share.max.assignment.interval.ms=101\ngroup.share.max.size=8"
         )
     )
     assert config.consumer == ConsumerSettings(9_000, 900, 90)
     assert config.consumer_min == ConsumerSettings(8_000, 800, 80)
     assert config.consumer_max == ConsumerSettings(10_000, 1_000, 100)
     assert config.consumer_group_size_max == 7
+    assert config.share == ConsumerSettings(9_001, 901, 91)
+    assert config.share_min == ConsumerSettings(8_001, 801, 81)
+    assert config.share_max == ConsumerSettings(10_001, 1_001, 101)
+    assert config.share_group_size_max == 8
     assert config.consumer_assignors == ("range",)
     assert config.consumer_migration_policy is MigrationPolicy.UPGRADE
     assert not config.is_consumer_protocol_enabled
@@ -54,6 +63,20 @@ def test_each_setting_reaches_the_groups() -> None:
         ("group.consumer.assignors=range,range", "expected each name once"),
         ("group.consumer.assignors=org.example.Mine", "expected a list of: uniform, range"),
         ("group.consumer.migration.policy=sometimes", "expected bidirectional, upgrade, downgrade, disabled"),
+        ("group.share.session.timeout.ms=1000", "greater than or equal to group.share.min.session.timeout.ms=45000"),
+        ("group.share.heartbeat.interval.ms=20000", "group.share.max.heartbeat.interval.ms=15000 must be"),
+        ("group.share.max.assignment.interval.ms=999", "group.share.max.assignment.interval.ms=999 must be"),
+        ("group.share.record.lock.duration.ms=14000", "greater than or equal to group.share.min.record.lock.duration"),
+        ("group.share.delivery.count.limit=11", "expected int, 2 to 10"),
+        ("group.share.max.delivery.count.limit=5\ngroup.share.delivery.count.limit=6", "limit=5 must be greater"),
+        ("group.share.partition.max.record.locks=5000", "group.share.max.partition.max.record.locks=4000 must be"),
+        ("group.share.max.share.sessions=100", "group.share.max.share.sessions=100 must be"),
+        (
+            "group.share.max.heartbeat.interval.ms=50000\ngroup.share.heartbeat.interval.ms=45000",
+            "must be less than group.share.session.timeout.ms=45000",
+        ),
+        ("group.share.assignors=", "expected one name"),
+        ("group.share.assignors=range", "expected a list of: simple"),
     ],
 )
 def test_what_contradicts_is_refused(content: str, reason: str) -> None:
@@ -89,3 +112,10 @@ def test_a_group_goes_by_its_own_settings_within_the_limits_of_the_node() -> Non
     assert config.consumer_settings("mine") == ConsumerSettings(50_000, 5_000, 0)
     assert config.consumer_settings("wild") == ConsumerSettings(60_000, 5_000, 1_000)
     assert config.consumer_settings("odd") == ConsumerSettings(45_000, 6_000, 1_000)
+
+
+def test_a_share_group_goes_by_its_own_settings_within_the_limits_of_the_node() -> None:
+    own = {"mine": {"share.session.timeout.ms": "99000", "share.heartbeat.interval.ms": "6000"}}
+    config = GroupConfig(overrides=lambda group_id: own.get(group_id, {}))
+    assert config.share_settings("other") is config.share
+    assert config.share_settings("mine") == ConsumerSettings(60_000, 6_000, 1_000)

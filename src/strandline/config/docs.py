@@ -67,8 +67,8 @@ names are settings of a node too: cluster-wide, but for those in brackets, which
 _GROUP = """
 ## Settings of a group
 
-Kept under the name of a group, whether or not it exists. Those of groups of the consumer protocol count from the next
-heartbeat on; share and streams groups are still to come. The default is the node's setting in the second column.
+Kept under the name of a group, whether or not it exists. Those of consumer and share groups count from the next
+heartbeat on; streams groups are still to come. The default is the node's setting in the second column.
 
 | setting | node's name | type | default | allowed | verdict | |
 |---|---|---|---|---|---|---|

@@ -48,6 +48,7 @@ from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
 from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener, sends_secrets
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
+from strandline.config.share_group_settings import ShareGroupSettings, check_share_groups
 from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
@@ -80,6 +81,7 @@ class BrokerConfig(
     ClusterSettings,
     TlsSettings,
     GroupSettings,
+    ShareGroupSettings,
     TransactionSettings,
     StorageSettings,
     SaslSettings,
@@ -182,6 +184,7 @@ class BrokerConfig(
         check_cluster(self, listeners, names_other_voters=self.names_other_voters())
         check_inter_broker(self.inter_broker_listener_name, listeners, given=self.given)
         check_groups(self)
+        check_share_groups(self)
         check_storage(self)
         check_authorizer(self)
         if self.http_security_protocol == SSL and any(each.name == HTTP for each in listeners.clients):
@@ -209,6 +212,7 @@ class BrokerConfig(
                     "the node is started again; expected the same protocol"
                 )
         check_groups(self)
+        check_share_groups(self)
         check_storage(self)
         changed = {**self.dynamic_default, **self.dynamic_broker}
         for name, raw in changed.items():

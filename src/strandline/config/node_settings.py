@@ -31,6 +31,7 @@ from strandline.config.settings import (
     settings_of,
     text_of,
 )
+from strandline.config.share_group_settings import ShareGroupSettings
 from strandline.config.storage_settings import StorageSettings
 from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS
@@ -41,6 +42,7 @@ _TABLES: Final = (
     ClusterSettings,
     TlsSettings,
     GroupSettings,
+    ShareGroupSettings,
     TransactionSettings,
     StorageSettings,
     SaslSettings,
@@ -59,7 +61,6 @@ _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
         "background.threads",
         "follower.fetch.last.tiered.offset.enable",
         "group.coordinator.cached.buffer.max.bytes",
-        "group.share.assignment.interval.ms",
         "group.streams.assignment.interval.ms",
         "log.local.retention.bytes",
         "log.local.retention.ms",

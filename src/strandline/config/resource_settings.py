@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from strandline.config.group_settings import GroupSettings
 from strandline.config.settings import READ_ONLY, Allowed, Setting, Synonym, Value, at_least, one_of, settings_of
+from strandline.config.share_group_settings import ShareGroupSettings
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.runtime.bounded_patterns import bounded_pattern
 
@@ -30,67 +31,62 @@ MATCH_SELECTORS: Final = frozenset(
     }
 )
 
-_NODE_SETTINGS: Final = {setting.name: setting for _, setting in settings_of(GroupSettings)}
+_NODE_SETTINGS: Final = {
+    setting.name: setting for table in (GroupSettings, ShareGroupSettings) for _, setting in settings_of(table)
+}
 _DURATION = re.compile(r"by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
 
 
-def _group(name: str, kind: str, default: Value, allowed: Allowed | None, doc: str, *, of_node: bool = True) -> Setting:
-    synonyms = (Synonym(f"group.{name}"),) if of_node else ()
-    # Share and streams groups are not served yet.
-    return Setting(name, kind, default, allowed, doc, synonyms=synonyms, effect=False)
+def _streams(name: str, default: int, allowed: Allowed, doc: str) -> Setting:
+    # Streams groups are not served yet.
+    return Setting(name, "int", default, allowed, doc, synonyms=(Synonym(f"group.{name}"),), effect=False)
 
 
-def _consumer(name: str) -> Setting:
-    """Return the setting of a group of the consumer protocol, with the default and limits of the node's setting."""
-    of_node = _NODE_SETTINGS[f"group.consumer.{name}"]
-    return replace(of_node, name=f"consumer.{name}", synonyms=(Synonym(of_node.name),), update=READ_ONLY)
+def _of_node(name: str, allowed: Allowed | None = None) -> Setting:
+    """Return a group's setting with the default of the node's, and its limits unless others are given."""
+    of_node = _NODE_SETTINGS[f"group.{name}"]
+    synonyms = (Synonym(of_node.name),)
+    return replace(of_node, name=name, synonyms=synonyms, update=READ_ONLY, allowed=allowed or of_node.allowed)
 
 
 GROUP_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting
     for setting in (
-        _consumer("session.timeout.ms"),
-        _consumer("heartbeat.interval.ms"),
-        replace(_consumer("assignment.interval.ms"), doc="The shortest time between assignments."),
-        _group("share.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent share consumer stays."),
-        _group(
-            "share.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a share consumer sends a heartbeat."
-        ),
-        _group("share.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
-        _group("share.record.lock.duration.ms", "int", 30_000, at_least(1_000), "How long a record is one consumer's."),
-        _group("share.delivery.count.limit", "int", 5, at_least(2), "How often a record is tried."),
-        _group("share.partition.max.record.locks", "int", 2_000, at_least(100), "Records in flight per partition."),
-        _group(
+        _of_node("consumer.session.timeout.ms"),
+        _of_node("consumer.heartbeat.interval.ms"),
+        replace(_of_node("consumer.assignment.interval.ms"), doc="The shortest time between assignments."),
+        _of_node("share.session.timeout.ms"),
+        _of_node("share.heartbeat.interval.ms"),
+        replace(_of_node("share.assignment.interval.ms"), doc="The shortest time between assignments."),
+        _of_node("share.record.lock.duration.ms", at_least(1_000)),
+        _of_node("share.delivery.count.limit", at_least(2)),
+        _of_node("share.partition.max.record.locks", at_least(100)),
+        Setting(
             "share.auto.offset.reset",
             "string",
             "latest",
             None,
             "Where a share group begins: `earliest`, `latest` or `by_duration:PnDTnHnMn.nS`.",
-            of_node=False,
         ),
-        _group(
+        Setting(
             "share.isolation.level",
             "string",
             "read_uncommitted",
             one_of("read_committed", "read_uncommitted"),
             "Whether records of open transactions are delivered.",
-            of_node=False,
         ),
-        _group(
+        Setting(
             "share.renew.acknowledge.enable",
             "boolean",
             True,
             None,
             "Whether a consumer may keep a record for longer.",
-            of_node=False,
         ),
-        _group("streams.session.timeout.ms", "int", 45_000, at_least(1), "How long a silent streams member stays."),
-        _group(
-            "streams.heartbeat.interval.ms", "int", 5_000, at_least(1), "How often a streams member sends a heartbeat."
-        ),
-        _group("streams.assignment.interval.ms", "int", 1_000, at_least(0), "The shortest time between assignments."),
-        _group("streams.num.standby.replicas", "int", 0, at_least(0), "Standby copies of each task."),
-        _group("streams.initial.rebalance.delay.ms", "int", 3_000, at_least(0), "How long a new group waits."),
+        _streams("streams.session.timeout.ms", 45_000, at_least(1), "How long a silent streams member stays."),
+        _streams("streams.heartbeat.interval.ms", 5_000, at_least(1), "How often a streams member sends a heartbeat."),
+        _streams("streams.assignment.interval.ms", 1_000, at_least(0), "The shortest time between assignments."),
+        _streams("streams.num.standby.replicas", 0, at_least(0), "Standby copies of each task."),
+        _streams("streams.initial.rebalance.delay.ms", 3_000, at_least(0), "How long a new group waits."),
     )
 }
 

@@ -17,7 +17,7 @@ from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted
 from strandline.broker.environment import Environment
-from strandline.config.group_settings import GroupSettings
+from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
 from strandline.coordinators.groups.group_config import (
     ConsumerSettings,
@@ -56,7 +56,7 @@ def groups_of_node(environment: Environment, services: BrokerServices) -> GroupD
 
 
 def group_config(
-    settings: GroupSettings, *, overrides: Overrides = no_overrides, has_access_rules: bool = False
+    settings: BrokerConfig, *, overrides: Overrides = no_overrides, has_access_rules: bool = False
 ) -> GroupConfig:
     return GroupConfig(
         has_access_rules=has_access_rules,
@@ -86,6 +86,23 @@ def group_config(
         consumer_group_size_max=settings.group_consumer_max_size,
         consumer_assignors=settings.group_consumer_assignors,
         consumer_migration_policy=MigrationPolicy(settings.group_consumer_migration_policy.lower()),
+        share=ConsumerSettings(
+            settings.group_share_session_timeout_ms,
+            settings.group_share_heartbeat_interval_ms,
+            settings.group_share_assignment_interval_ms,
+        ),
+        share_min=ConsumerSettings(
+            settings.group_share_min_session_timeout_ms,
+            settings.group_share_min_heartbeat_interval_ms,
+            settings.group_share_min_assignment_interval_ms,
+        ),
+        share_max=ConsumerSettings(
+            settings.group_share_max_session_timeout_ms,
+            settings.group_share_max_heartbeat_interval_ms,
+            settings.group_share_max_assignment_interval_ms,
+        ),
+        share_group_size_max=settings.group_share_max_size,
+        share_assignor=settings.group_share_assignors[0],
         overrides=overrides,
     )
 
@@ -121,7 +138,7 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
         self.plain_commits: dict[tuple[int, bytes], PlainCommit] = {}
         """By version and the bytes before the offset: what `handlers.support.plain_commits` remembers."""
 
-    def configure(self, settings: GroupSettings) -> None:
+    def configure(self, settings: BrokerConfig) -> None:
         """Obey the settings of the node as they are now."""
         self._config = group_config(
             settings, overrides=self._config.overrides, has_access_rules=self._config.has_access_rules

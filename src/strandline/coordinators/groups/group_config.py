@@ -8,15 +8,16 @@ from enum import StrEnum
 from typing import Final
 
 from strandline.config.group_settings import GroupSettings
+from strandline.config.share_group_settings import ShareGroupSettings
 
 Overrides = Callable[[str], Mapping[str, str]]
 """The settings of one group (a config resource of type GROUP), by the group's id."""
 
 _DEFAULTS: Final = GroupSettings()
+_SHARE_DEFAULTS: Final = ShareGroupSettings()
 
-CONSUMER_SESSION_TIMEOUT = "consumer.session.timeout.ms"
-CONSUMER_HEARTBEAT_INTERVAL = "consumer.heartbeat.interval.ms"
-CONSUMER_ASSIGNMENT_INTERVAL = "consumer.assignment.interval.ms"
+CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 
 
 class MigrationPolicy(StrEnum):
@@ -38,7 +39,7 @@ class MigrationPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """The settings of one group of the consumer protocol: its own where it has some, else the broker's."""
+    """The settings of one consumer or share group: its own where it has some, else the broker's."""
 
     session_timeout_ms: int = _DEFAULTS.group_consumer_session_timeout_ms
     heartbeat_interval_ms: int = _DEFAULTS.group_consumer_heartbeat_interval_ms
@@ -88,35 +89,59 @@ class GroupConfig:
     consumer_migration_policy: MigrationPolicy = field(
         default=MigrationPolicy(_DEFAULTS.group_consumer_migration_policy)
     )
+    share: ConsumerSettings = ConsumerSettings(
+        _SHARE_DEFAULTS.group_share_session_timeout_ms,
+        _SHARE_DEFAULTS.group_share_heartbeat_interval_ms,
+        _SHARE_DEFAULTS.group_share_assignment_interval_ms,
+    )
+    share_min: ConsumerSettings = ConsumerSettings(
+        _SHARE_DEFAULTS.group_share_min_session_timeout_ms,
+        _SHARE_DEFAULTS.group_share_min_heartbeat_interval_ms,
+        _SHARE_DEFAULTS.group_share_min_assignment_interval_ms,
+    )
+    share_max: ConsumerSettings = ConsumerSettings(
+        _SHARE_DEFAULTS.group_share_max_session_timeout_ms,
+        _SHARE_DEFAULTS.group_share_max_heartbeat_interval_ms,
+        _SHARE_DEFAULTS.group_share_max_assignment_interval_ms,
+    )
+    share_group_size_max: int = _SHARE_DEFAULTS.group_share_max_size
+    share_assignor: str = _SHARE_DEFAULTS.group_share_assignors[0]
     overrides: Overrides = no_overrides
     """Called at each use, so a changed setting takes effect at a group's next heartbeat."""
 
     def consumer_settings(self, group_id: str) -> ConsumerSettings:
         own = self.overrides(group_id)
-        if not own:
-            return self.consumer
-        # The values were in the broker's range when they were set. If that range has changed since, it wins.
-        low, high, default = self.consumer_min, self.consumer_max, self.consumer
-        return ConsumerSettings(
-            _within(
-                own.get(CONSUMER_SESSION_TIMEOUT),
-                low.session_timeout_ms,
-                high.session_timeout_ms,
-                default.session_timeout_ms,
-            ),
-            _within(
-                own.get(CONSUMER_HEARTBEAT_INTERVAL),
-                low.heartbeat_interval_ms,
-                high.heartbeat_interval_ms,
-                default.heartbeat_interval_ms,
-            ),
-            _within(
-                own.get(CONSUMER_ASSIGNMENT_INTERVAL),
-                low.assignment_interval_ms,
-                high.assignment_interval_ms,
-                default.assignment_interval_ms,
-            ),
-        )
+        return _combined(CONSUMER, own, self.consumer_min, self.consumer_max, self.consumer) if own else self.consumer
+
+    def share_settings(self, group_id: str) -> ConsumerSettings:
+        own = self.overrides(group_id)
+        return _combined(SHARE, own, self.share_min, self.share_max, self.share) if own else self.share
+
+
+def _combined(
+    kind: str, own: Mapping[str, str], low: ConsumerSettings, high: ConsumerSettings, default: ConsumerSettings
+) -> ConsumerSettings:
+    # The values were in the broker's range when they were set. If that range has changed since, it wins.
+    return ConsumerSettings(
+        _within(
+            own.get(f"{kind}.session.timeout.ms"),
+            low.session_timeout_ms,
+            high.session_timeout_ms,
+            default.session_timeout_ms,
+        ),
+        _within(
+            own.get(f"{kind}.heartbeat.interval.ms"),
+            low.heartbeat_interval_ms,
+            high.heartbeat_interval_ms,
+            default.heartbeat_interval_ms,
+        ),
+        _within(
+            own.get(f"{kind}.assignment.interval.ms"),
+            low.assignment_interval_ms,
+            high.assignment_interval_ms,
+            default.assignment_interval_ms,
+        ),
+    )
 
 
 def _within(value: str | None, low: int, high: int, default: int) -> int:

@@ -26,6 +26,7 @@ from strandline.quorum.image.cluster_image import (
     GROUP_VERSION,
     METADATA_VERSION,
     RESOURCE_BROKER,
+    SHARE_VERSION,
     TRANSACTION_VERSION,
     ClusterImage,
 )
@@ -37,6 +38,7 @@ METADATA_VERSION_LEVEL_MIN: Final = 7
 ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 GROUP_VERSION_LEVEL: Final = 1
 TRANSACTION_VERSION_LEVEL: Final = 2
+SHARE_VERSION_LEVEL: Final = 1
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
@@ -70,6 +72,8 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
         FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSION_LEVEL),
         FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSION_LEVEL),
     ]
+    if config.group_share_enable:
+        records.append(FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSION_LEVEL))
     in_sync_min = config.given.get(IN_SYNC_MIN)
     if in_sync_min is not None:
         records.append(

@@ -24,6 +24,7 @@ METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+SHARE_VERSION: Final = "share.version"
 
 # Directory ids that name no directory: in use but unknown, to be chosen by the broker, lost.
 MIGRATING_DIRECTORY: Final = ZERO_UUID
