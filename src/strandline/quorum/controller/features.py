@@ -47,6 +47,14 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
 }
 
+
+def supported_features(config: BrokerConfig) -> Mapping[str, tuple[int, int]]:
+    """Return the levels that a node with these settings supports."""
+    if not config.group_share_enable:
+        return SUPPORTED_FEATURES
+    return {**SUPPORTED_FEATURES, SHARE_VERSION: (0, SHARE_VERSION_LEVEL)}
+
+
 # How a level may move, in the numbers of the protocol.
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
