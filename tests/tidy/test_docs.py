@@ -15,7 +15,10 @@ from strandline.cli import command_names
 from strandline.config.docs import configuration_page
 
 ROOT = Path(__file__).parents[2]
-ROUTES = [*routes().values(), *(route for route in routes(CONTROLLER).values() if route.listeners == (CONTROLLER,))]
+ROUTES = [
+    *routes(serves_shares=True).values(),
+    *(route for route in routes(CONTROLLER).values() if route.listeners == (CONTROLLER,)),
+]
 
 
 def tracked(*patterns: str) -> list[Path]:

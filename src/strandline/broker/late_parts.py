@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from strandline.broker.audit.audit_topic import AuditTopic
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
+    from strandline.broker.coordinating.persister import Persister
+    from strandline.broker.coordinating.share_driver import ShareDriver
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
     from strandline.broker.dynamic_config import DynamicConfig
     from strandline.broker.kraft.controller_channel import ControllerChannel
@@ -43,6 +45,8 @@ class LateParts:
         self._broker_epoch = broker_epoch
         self.groups = Lazy(self._make_groups)
         self.transactions = Lazy(self._make_transactions)
+        self.share_coordinator = Lazy(self._make_share_coordinator)
+        self.persister = Lazy(self._make_persister)
         self.lag = Lazy(self._make_lag)
         self.retention = Lazy(self._make_retention)
         self.cleaner = Lazy(self._make_cleaner)
@@ -52,8 +56,8 @@ class LateParts:
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
-        workers = self._storage.workers
-        for part in (self.lag, self.retention, self.cleaner, self.scrubber, workers, self.groups, self.transactions):
+        upkeep = (self.lag, self.retention, self.cleaner, self.scrubber, self._storage.workers)
+        for part in (*upkeep, self.persister, self.groups, self.transactions, self.share_coordinator):
             if part.loaded is not None:
                 part.loaded.close()
 
@@ -70,6 +74,16 @@ class LateParts:
         transactions = transactions_of_node(self._environment, self._services)
         self._dynamic_config.subscribe(transactions.configure)
         return transactions
+
+    def _make_share_coordinator(self) -> ShareDriver:
+        from strandline.broker.coordinating.share_driver import ShareDriver
+
+        return ShareDriver(self._environment, self._services.partition)
+
+    def _make_persister(self) -> Persister:
+        from strandline.broker.coordinating.persister import Persister
+
+        return Persister(self._environment, self._services)
 
     def _make_lag(self) -> LagSampler:
         from strandline.broker.coordinating.lag_sampler import LagSampler

@@ -45,7 +45,7 @@ from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 from strandline.security.principal import Session
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from strandline.broker.audit.node_audit import NodeAudit
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
+    from strandline.broker.coordinating.persister import Persister
+    from strandline.broker.coordinating.share_driver import ShareDriver
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
     from strandline.broker.maintenance.log_cleaner import LogCleaner
     from strandline.broker.maintenance.scrubber import Scrubber
@@ -291,6 +293,8 @@ class Node:
             self.groups.load(partition.index)
         elif partition.topic == TRANSACTION_STATE and (self.is_ready or self.late.transactions.loaded is not None):
             self.transactions.begin_leading(partition.index)
+        elif partition.topic == SHARE_GROUP_STATE and (self.is_ready or self.late.share_coordinator.loaded is not None):
+            self.share_coordinator.begin_leading(partition.index)
 
     def _on_unled(self, partition: Partition) -> None:
         groups, transactions = self.late.groups.loaded, self.late.transactions.loaded
@@ -298,6 +302,8 @@ class Node:
             groups.stop_leading(partition.index)
         elif partition.topic == TRANSACTION_STATE and transactions is not None:
             transactions.stop_leading(partition.index)
+        elif partition.topic == SHARE_GROUP_STATE and self.late.share_coordinator.loaded is not None:
+            self.late.share_coordinator.loaded.stop_leading(partition.index)
 
     def _on_topics_changed(self, names: tuple[str, ...]) -> None:
         if self.late.groups.loaded is not None:
@@ -305,6 +311,8 @@ class Node:
 
     def _on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
         self.groups.on_topic_deleted(name, topic_id)
+        if self.late.share_coordinator.loaded is not None:
+            self.late.share_coordinator.loaded.on_topic_deleted(name, topic_id)
 
     def _on_damaged(self, partition: Partition, error: DamagedRecords) -> None:
         # When the scrubber starts, it looks at what readers found before.
@@ -346,6 +354,16 @@ class Node:
     def transactions(self) -> TransactionDriver:
         """The transactions that this broker coordinates."""
         return self.late.transactions.get()
+
+    @cached_property
+    def share_coordinator(self) -> ShareDriver:
+        """The share partitions whose state this broker keeps."""
+        return self.late.share_coordinator.get()
+
+    @cached_property
+    def persister(self) -> Persister:
+        """The state of share partitions, wherever it is kept."""
+        return self.late.persister.get()
 
     @cached_property
     def lag(self) -> LagSampler:

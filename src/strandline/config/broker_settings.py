@@ -13,7 +13,6 @@ from strandline.config.settings import (
     integer,
     long,
     one_of,
-    short,
     text,
     words,
 )
@@ -281,18 +280,4 @@ class BrokerSettings:
         "What each listener speaks, as `NAME:PROTOCOL`, comma-separated. A listener that is not mapped speaks the "
         "protocol that it is named like, else PLAINTEXT. SASL is not there yet and stops the start.",
         update=PER_BROKER,
-    )
-    share_coordinator_state_topic_replication_factor: int = short(
-        "share.coordinator.state.topic.replication.factor",
-        3,
-        at_least(1),
-        "Replicas of `__share_group_state`.",
-        effect=False,
-    )
-    share_coordinator_state_topic_min_isr: int = short(
-        "share.coordinator.state.topic.min.isr",
-        2,
-        at_least(1),
-        "In-sync replicas of `__share_group_state`.",
-        effect=False,
     )

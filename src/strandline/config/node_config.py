@@ -48,6 +48,7 @@ from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
 from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener, sends_secrets
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
+from strandline.config.share_coordinator_settings import ShareCoordinatorSettings
 from strandline.config.share_group_settings import ShareGroupSettings, check_share_groups
 from strandline.config.storage_settings import StorageSettings, check_storage
 from strandline.config.tls_settings import TlsSettings
@@ -83,6 +84,7 @@ class BrokerConfig(
     GroupSettings,
     ShareGroupSettings,
     TransactionSettings,
+    ShareCoordinatorSettings,
     StorageSettings,
     SaslSettings,
     AuthorizerSettings,

@@ -31,6 +31,7 @@ from strandline.config.settings import (
     settings_of,
     text_of,
 )
+from strandline.config.share_coordinator_settings import ShareCoordinatorSettings
 from strandline.config.share_group_settings import ShareGroupSettings
 from strandline.config.storage_settings import StorageSettings
 from strandline.config.tls_settings import TlsSettings
@@ -44,6 +45,7 @@ _TABLES: Final = (
     GroupSettings,
     ShareGroupSettings,
     TransactionSettings,
+    ShareCoordinatorSettings,
     StorageSettings,
     SaslSettings,
     AuthorizerSettings,

@@ -1,11 +1,12 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group, a transactional id or a share partition.
 
-Honoured: groups and transactions; the first request creates `__consumer_offsets` or `__transaction_state` and is
-answered when it is there. While too few brokers are registered for its replicas it is not created, and clients ask
+Honoured: the first request creates `__consumer_offsets`, `__transaction_state` or `__share_group_state` and is answered
+when it is there. While too few brokers are registered for its replicas it is not created, and clients ask
 again. Many keys are looked up over several turns.
 The transactional ids of a sink, and the sink itself by what they begin with (`__strandline.sink.<sink>#`), all lead to
 one broker.
-Not yet: share groups are answered with INVALID_REQUEST.
+Share partitions (`group:topic id:partition`) are for brokers, from version 6 on; while share groups are off, and for a
+key of another form, the answer is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -16,19 +17,27 @@ from strandline.codec.message_codec import encode
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from strandline.coordinators.partitioning import partition_of_group, partition_of_transactional_id
+from strandline.coordinators.shares.coordinator_key import coordinator_key, parse_coordinator_key, partition_of_share
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.auto_creation import coordinators_topic, create_missing
 from strandline.handlers.support.broker_endpoints import endpoint_of
 from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.handlers.support.response_parts import reply_in_parts
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 API_KEY = 10
 VERSIONS = (0, 6)
 
 GROUP = 0
 TRANSACTION = 1
-_TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
+SHARE = 2
+SHARE_FROM_VERSION = 6
+_TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
+_INDEX_OF = {
+    CONSUMER_OFFSETS: partition_of_group,
+    TRANSACTION_STATE: partition_of_transactional_id,
+    SHARE_GROUP_STATE: partition_of_share,
+}
 
 Found = tuple[ErrorCode, str, tuple[int, str, int]]
 """Also where nothing is wrong there is a word, which is Kafka's; from version 4 on it is left out then."""
@@ -39,7 +48,7 @@ _NOT_AVAILABLE = "The coordinator is not available."
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     name = _TOPICS.get(request.key_type)
-    if name is None:
+    if name is None or (name == SHARE_GROUP_STATE and not _serves_shares(context)):
         _answer(context, request, _refusal(request))
     elif context.node.image.topic_by_name(name) is not None:
         _answer(context, request, lambda key: _find(context, name, key))
@@ -48,13 +57,21 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
         create_missing(context.node, [name], lambda _: _answer(context, request, lambda key: _find(context, name, key)))
 
 
+def _serves_shares(context: RequestContext) -> bool:
+    return context.api_version >= SHARE_FROM_VERSION and context.node.config.group_share_enable
+
+
 def _find(context: RequestContext, name: str, key: str) -> Found:
     node = context.node
+    if name == SHARE_GROUP_STATE:
+        try:
+            key = coordinator_key(parse_coordinator_key(key))
+        except RequestError as refusal:
+            return ErrorCode.INVALID_REQUEST, str(refusal), _NOWHERE
     topic = node.image.topic_by_name(name)
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node, name), _NOWHERE
-    index_of = partition_of_transactional_id if name == TRANSACTION_STATE else partition_of_group
-    partition = topic.partitions[index_of(key, partition_count=len(topic.partitions))]
+    partition = topic.partitions[_INDEX_OF[name](key, partition_count=len(topic.partitions))]
     endpoint = endpoint_of(node, partition.leader, context.listener_name)
     if endpoint is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE, _NOWHERE

@@ -37,6 +37,7 @@ from strandline.codec.messages.partition_change_record import PartitionChangeRec
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.record_batch import parse_header
 from strandline.errors import DamagedRecords
+from strandline.quorum.controller.topic_names import SHARE_GROUP_STATE
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage
 from strandline.quorum.raft.state_files import QuorumState
 
@@ -87,8 +88,8 @@ class Invariants:
         """Brokers that were found dead before their session was over."""
         self.image = ClusterImage()
         """The cluster as the committed metadata says, folded here."""
-        self.trimmed: set[str] = set()
-        """Topics with DeleteRecords requests: their records may go before their time."""
+        self.trimmed: set[str] = {SHARE_GROUP_STATE}
+        """Topics with DeleteRecords requests: their records may go before their time. The share coordinator prunes."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
         """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
         self.stabilities = Stabilities(lambda: cluster.loop.now)

@@ -45,6 +45,9 @@ BOTH: Final = (BROKER, CONTROLLER)
 OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
+SHARE_APIS: Final = frozenset(range(83, 88))
+"""Served only where share groups are on."""
+
 TELEMETRY_APIS = (71, 72)
 """Advertised only by a broker that shows what clients push."""
 
@@ -133,9 +136,13 @@ class Route:
         return self._handler
 
 
-def routes(listener: str = BROKER) -> dict[int, Route]:
+def routes(listener: str = BROKER, *, serves_shares: bool = False) -> dict[int, Route]:
     """A fresh table of what such a listener serves: it counts requests, so every listener of a node has its own."""
-    return {route.api_key: route for route in _table() if listener in route.listeners}
+    return {
+        route.api_key: route
+        for route in _table()
+        if listener in route.listeners and (serves_shares or route.api_key not in SHARE_APIS)
+    }
 
 
 def _table() -> list[Route]:
@@ -261,6 +268,11 @@ def _table() -> list[Route]:
         ),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
+        Route(83, "InitializeShareGroupState", (0, 0), 0, "k83_initialize_share_group_state"),
+        Route(84, "ReadShareGroupState", (0, 0), 0, "k84_read_share_group_state"),
+        Route(85, "WriteShareGroupState", (0, 1), 0, "k85_write_share_group_state"),
+        Route(86, "DeleteShareGroupState", (0, 0), 0, "k86_delete_share_group_state"),
+        Route(87, "ReadShareGroupStateSummary", (0, 1), 0, "k87_read_share_group_state_summary"),
         Route(20_000, "CommitBatch", (0, 0), 0, "k20000_commit_batch"),
         Route(20_001, "GroupHistory", (0, 0), 0, "k20001_group_history"),
         Route(20_002, "GroupLag", (0, 0), 0, "k20002_group_lag"),

@@ -14,7 +14,7 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.context import BrokerServices
 from strandline.quorum.controller.new_topics import NewTopic, internal_topic
-from strandline.quorum.controller.topic_names import AUDIT_TOPIC, CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 
 VERSION: Final = 4
 """The last version whose response does not list the settings of every topic, which are not needed here."""
@@ -67,9 +67,10 @@ def create_missing(node: BrokerServices, names: Iterable[str], on_done: Callable
 def _wanted(node: BrokerServices, name: str) -> NewTopic | None:
     if name not in INTERNAL_TOPICS:
         return NewTopic(name)
-    made_here = (CONSUMER_OFFSETS, TRANSACTION_STATE, *((AUDIT_TOPIC,) if node.config.is_audited() else ()))
+    if name == AUDIT_TOPIC and not node.config.is_audited():
+        return None
     try:
-        return coordinators_topic(node, name) if name in made_here else None
+        return coordinators_topic(node, name)
     except RequestError:
         # Too few brokers are registered. The topic is unknown until there are more, and the client retries.
         return None

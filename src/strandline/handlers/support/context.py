@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         GroupCoordinator,
         LagObserver,
         LogScrubbing,
+        ShareCoordinator,
         TelemetryReceiver,
         TransactionCoordinator,
     )
@@ -145,6 +146,9 @@ class BrokerServices(Protocol):
 
     @property
     def transactions(self) -> TransactionCoordinator: ...
+
+    @property
+    def share_coordinator(self) -> ShareCoordinator: ...
 
     @property
     def lag(self) -> LagObserver: ...

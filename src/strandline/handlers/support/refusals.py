@@ -122,6 +122,14 @@ def _users(request: Any) -> list[dict[str, Any]]:
     return [{"user": name} for name in dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))]
 
 
+def _share_states(request: Any) -> list[dict[str, Any]]:
+    part_class = struct_of(struct_of(response_class(type(request)), "results"), "partitions")
+    return [
+        {"topic_id": topic.topic_id, "partitions": [part_class(partition=each.partition) for each in topic.partitions]}
+        for topic in request.topics
+    ]
+
+
 _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     19: ("topics", _topics),
     20: ("responses", _deletions),
@@ -136,6 +144,7 @@ _PARTS: Final[dict[int, tuple[str, Callable[[Any], list[dict[str, Any]]]]]] = {
     49: ("entries", _quotas),
     50: ("results", _unnamed_users),
     51: ("results", _users),
+    **dict.fromkeys(range(83, 88), ("results", _share_states)),
 }
 """By API key: the array of outcomes, and what names each of them."""
 _FACTS: Final[dict[int, dict[str, Any]]] = {

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.coordinators.groups.history.group_history import GroupHistory
     from strandline.coordinators.offsets.plain_commit import PlainCommit
+    from strandline.coordinators.shares import events as share_events
     from strandline.coordinators.transactions import events as transaction_events
     from strandline.coordinators.transactions.transaction_shard import TransactionShard
     from strandline.errors import ErrorCode, StrandlineError
@@ -94,6 +95,12 @@ class TransactionCoordinator(Protocol):
         adds: bool,
         then: Callable[[dict[Place, ErrorCode]], object],
     ) -> None: ...
+
+
+class ShareCoordinator(Protocol):
+    """The share partitions whose state this broker keeps."""
+
+    def submit(self, key: str, event: share_events.StateRequest) -> None: ...
 
 
 class RecordCounting(Protocol):

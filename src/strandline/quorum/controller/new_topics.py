@@ -15,7 +15,12 @@ from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.controller.placement import place_replicas
 from strandline.quorum.controller.prepared_records import RECORDS_PER_SLICE, PreparedRecords
 from strandline.quorum.controller.retention_lock import check_lock
-from strandline.quorum.controller.topic_names import AUDIT_TOPIC, CONSUMER_OFFSETS, TRANSACTION_STATE
+from strandline.quorum.controller.topic_names import (
+    AUDIT_TOPIC,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 
 if TYPE_CHECKING:
@@ -121,7 +126,9 @@ def internal_topic(
         setting = "strandline.audit.topic.replication.factor"
         factor = config.strandline_audit_topic_replication_factor
     else:
-        raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is not created by this version.")
+        assert name == SHARE_GROUP_STATE, name
+        setting = "share.coordinator.state.topic.replication.factor"
+        factor = config.share_coordinator_state_topic_replication_factor
     if setting not in config.given:
         factor = max(1, min(factor, len({*image.brokers, *voter_ids})))
     if len(image.brokers) < factor:
@@ -179,10 +186,27 @@ def _audit_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
     )
 
 
+def _share_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
+    return NewTopic(
+        name=SHARE_GROUP_STATE,
+        partition_count=config.share_coordinator_state_topic_num_partitions,
+        replication_factor=replication_factor,
+        configs=(
+            # The coordinator removes what is not needed any more: updates cannot be compacted by their keys.
+            ("cleanup.policy", "delete"),
+            ("compression.type", "producer"),
+            (IN_SYNC_MIN, str(config.share_coordinator_state_topic_min_isr)),
+            ("retention.ms", "-1"),
+            ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
+        ),
+    )
+
+
 _MAKERS: Final = {
     CONSUMER_OFFSETS: _offsets_topic,
     TRANSACTION_STATE: _transaction_topic,
     AUDIT_TOPIC: _audit_topic,
+    SHARE_GROUP_STATE: _share_topic,
 }
 
 
