@@ -460,4 +460,9 @@ TRAPS: dict[str, Trap] = {
         "registries that wait for an old primary instead of fencing it",
         "write in transactions of one id, and decide upon all that was written before",
     ),
+    "share-state": Trap(
+        "what a share consumer acknowledged is delivered again, or counts although it was never stored",
+        "KIP-932",
+        "store a leader's epoch before it gets the state; merge by delivery count; prune below needed snapshots only",
+    ),
 }

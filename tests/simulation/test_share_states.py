@@ -38,7 +38,7 @@ WINDOW = 50
 class Writer:
     """The share partition of one group, written by the persister of whatever node it is on."""
 
-    def __init__(self, play: Play, group: str, home: SimNode) -> None:
+    def __init__(self, play: Play, group: str, home: SimNode, *, moves_start: bool) -> None:
         self.play = play
         self.group = group
         self.home = home
@@ -46,6 +46,8 @@ class Writer:
         self.sent = 0
         self.stored: set[int] = set()
         """Offsets whose acknowledgement was stored."""
+        self.moves_start = moves_start
+        """Whether the start offset follows. It hides what is lost below it."""
         self.start = 0
         self.start_stored = 0
         self.is_writing = False
@@ -91,7 +93,7 @@ class Writer:
             return
         offset = self.sent
         self.sent += 1
-        if offset % WINDOW == WINDOW - 1:
+        if self.moves_start and offset % WINDOW == WINDOW - 1:
             while self.start in self.stored:
                 self.start += 1
         start = self.start
@@ -129,7 +131,10 @@ def writers(seed: int) -> Iterator[tuple[Play, list[Writer]]]:
     with stage(seed, TOPIC, settings=SETTINGS, on_all_nodes=True) as play:
         # What is read and judged there is the work of other clients.
         play.is_over = True
-        found = [Writer(play, f"workers-{node.node_id}", node) for node in play.cluster.nodes.values()]
+        found = [
+            Writer(play, f"workers-{node.node_id}", node, moves_start=node.node_id == 1)
+            for node in play.cluster.nodes.values()
+        ]
         for writer in found:
             assert writer.ask("initialize", 1, 0) == (ErrorCode.NONE,)
             assert writer.ask("summary", 0) == (ErrorCode.NONE, ShareSummary(1, 0, 0, 0))
