@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,11 +11,13 @@ import pytest
 from tests.clients.kafka_server import kafka_tool
 from tests.interop.conftest import KafkaLives, OurLife
 from tests.interop.conversation import CODECS
+from tests.scenarios.share_coordinator_client import ON, ShareCoordinatorClient, topic_id_of
 from tests.scenarios.sink_clients import Driver, Task
 from tests.unit.partition.test_partition import World
 from tests.unit.partition.test_transactions import end, send
 
 import strandline
+from strandline.coordinators.shares.share_state import SharePartitionKey, StateBatch
 from strandline.errors import ErrorCode
 
 pytestmark = pytest.mark.java
@@ -131,3 +134,20 @@ def test_decisions_about_sinks_are_passed_over(dump: Dump, tmp_path: Path) -> No
     assert task.transactional_id in output
     assert output.count('"transactionStatus":4') == 2
     assert len(re.findall(r"Unknown record type 20000 at offset \d+, skipping", output)) == 2
+
+
+def test_states_of_share_groups(dump: Dump, tmp_path: Path) -> None:
+    properties = {**ON, "share.coordinator.state.topic.num.partitions": "1"}
+    with strandline.embedded(data=tmp_path / "data", properties=properties) as node:
+        node.create_topic("jobs")
+        topic_id = topic_id_of([node.port], "jobs")
+        share = ShareCoordinatorClient([node.port], SharePartitionKey("workers", topic_id, 0))
+        assert share.initialize(epoch=3, start=40) is ErrorCode.NONE
+        assert share.write(StateBatch(40, 44, 2, 1), StateBatch(45, 45, 0, 2), epoch=3, count=5) is ErrorCode.NONE
+        assert share.delete() is ErrorCode.NONE
+    output = dump(list((tmp_path / "data" / "__share_group_state-0").glob("*.log")), "--share-group-state-decoder")
+    keys = re.findall(r"key: (\{.*?\}\}) payload", output)
+    assert [json.loads(key)["type"] for key in keys] == ["0", "1", "0"], output
+    assert all(json.loads(key)["data"]["groupId"] == "workers" for key in keys)
+    assert '"stateEpoch":3,"leaderEpoch":0,"startOffset":40' in output
+    assert '"firstOffset":45,"lastOffset":45,"deliveryState":0,"deliveryCount":2' in output

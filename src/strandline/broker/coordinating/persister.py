@@ -81,6 +81,8 @@ class Persister:
         self._count = 0
         self._due: dict[_Lane, None] = {}
         """Share partitions whose next operation is sent at the end of this turn."""
+        self._retried: list[_Operation] = []
+        """Operations that are tried again when the time has come."""
         self._channels: dict[tuple[int, bool], Channel] = {}
         """By broker, and whether it is for writes: what is asked on one connection is answered in its order."""
         self._looking: TimerHandle | None = None
@@ -192,15 +194,24 @@ class Persister:
         if lane.under_way is not operation:
             # It was given up before.
             return
-        backoff_s = min(BACKOFF_S * 2 ** min(operation.attempts, 10), BACKOFF_S_MAX)
-        backoff_s *= 0.8 + 0.4 * self._runtime.random.random()
-        if self._comes_again(answer.code, lane.key) and self._runtime.monotonic() + backoff_s < operation.deadline:
-            operation.attempts += 1
-            self._runtime.call_later(backoff_s, self._try_again, operation)
+        if answer.code is not ErrorCode.NONE and self._comes_again(answer.code, lane.key) and self._retry(operation):
             return
         lane.under_way = None
         self._go_on(lane)
         self._finish(operation, answer)
+
+    def _retry(self, operation: _Operation) -> bool:
+        """Try the operation again later; return False if its time will be over by then."""
+        backoff_s = min(BACKOFF_S * 2 ** min(operation.attempts, 10), BACKOFF_S_MAX)
+        backoff_s *= 0.8 + 0.4 * self._runtime.random.random()
+        if self._runtime.monotonic() + backoff_s >= operation.deadline:
+            return False
+        operation.attempts += 1
+        if not self._retried:
+            # What fails together is tried again together.
+            self._runtime.call_later(backoff_s, self._try_again)
+        self._retried.append(operation)
+        return True
 
     def _comes_again(self, code: ErrorCode, key: SharePartitionKey) -> bool:
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -209,9 +220,12 @@ class Persister:
             return topic is not None and 0 <= key.partition < len(topic.partitions)
         return code in _COMES_AGAIN
 
-    def _try_again(self, operation: _Operation) -> None:
-        if operation.lane.under_way is operation:
-            self._send_soon(operation.lane)
+    def _try_again(self) -> None:
+        retried, self._retried = self._retried, []
+        for operation in retried:
+            # Else it was given up, and the one behind it may be under way.
+            if operation.lane.under_way is operation:
+                self._send_soon(operation.lane)
 
     def _go_on(self, lane: _Lane) -> None:
         if lane.waiting:
