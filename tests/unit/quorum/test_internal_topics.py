@@ -1,4 +1,4 @@
-"""How many replicas the offsets topic gets, and when it has to wait for brokers."""
+"""Which settings internal topics get, how many replicas, and when they have to wait for brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from strandline.codec.messages.register_broker_record import RegisterBrokerRecor
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.controller.new_topics import internal_topic
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from strandline.quorum.image.cluster_image import fold
 
 WAITS = "waits"
@@ -51,3 +51,24 @@ def test_the_offsets_topic_waits_for_its_replicas(
     else:
         topic = internal_topic(CONSUMER_OFFSETS, image=image, config=config, voter_ids=voters)
         assert topic.replication_factor == replicas
+
+
+def test_the_topic_of_share_groups_has_its_own_settings_and_never_expires() -> None:
+    image = fold(RegisterBrokerRecord(broker_id=broker_id) for broker_id in (1, 2, 3))
+    prefix = "share.coordinator.state.topic"
+    config = BrokerConfig.load(
+        f"{prefix}.num.partitions=7\n{prefix}.replication.factor=2\n{prefix}.min.isr=1\n{prefix}.segment.bytes=2097152\n"
+        "log.retention.bytes=1000000\nlog.retention.ms=1000\nlog.cleanup.policy=compact\n"
+    )
+    topic = internal_topic(SHARE_GROUP_STATE, image=image, config=config)
+    assert (topic.partition_count, topic.replication_factor) == (7, 2)
+    assert dict(topic.configs) == {
+        "cleanup.policy": "delete",
+        "compression.type": "producer",
+        "min.insync.replicas": "1",
+        "retention.bytes": "-1",
+        "retention.ms": "-1",
+        "segment.bytes": "2097152",
+    }
+    with pytest.raises(RequestError, match=r"share\.coordinator\.state\.topic\.replication\.factor"):
+        internal_topic(SHARE_GROUP_STATE, image=fold([RegisterBrokerRecord(broker_id=1)]), config=config)

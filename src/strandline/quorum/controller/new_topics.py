@@ -196,6 +196,8 @@ def _share_topic(replication_factor: int, config: BrokerConfig) -> NewTopic:
             ("cleanup.policy", "delete"),
             ("compression.type", "producer"),
             (IN_SYNC_MIN, str(config.share_coordinator_state_topic_min_isr)),
+            # Whatever the defaults of this cluster's topics are: a state has no age, and the log stays short.
+            ("retention.bytes", "-1"),
             ("retention.ms", "-1"),
             ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
         ),
