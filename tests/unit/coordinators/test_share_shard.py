@@ -13,6 +13,8 @@ from strandline.coordinators.shares.share_records import (
     ShareSnapshot,
     ShareUpdate,
     decode_share_record,
+    snapshot_record,
+    update_record,
 )
 from strandline.coordinators.shares.share_shard import STATE_BATCHES_MAX
 from strandline.coordinators.shares.share_state import SharePartitionKey, ShareState, ShareSummary, StateBatch
@@ -254,6 +256,17 @@ def test_an_update_without_its_snapshot_is_passed_over() -> None:
     story.initialize(start=0)
     story.write(StateBatch(0, 0, 2, 1))
     assert story.loaded_shard(story.log[1:]).shares == {}
+
+
+def test_a_log_of_kafka_that_initialized_a_state_again_still_fences() -> None:
+    story = ShareStory()
+    story.append(snapshot_record(KEY, ShareSnapshot(0, 1, 0, 0, 0, 1, 1)))
+    story.append(update_record(KEY, ShareUpdate(0, 5, 0, 0)))
+    story.append(snapshot_record(KEY, ShareSnapshot(1, 2, 0, 9, 0, 2, 2)))
+    story.append(update_record(KEY, ShareUpdate(1, 0, 10, 0)))
+    story.restart()
+    assert story.read(leader=4) is ErrorCode.FENCED_LEADER_EPOCH
+    assert story.read(leader=5) == ShareState(2, 10, ())
 
 
 def test_records_are_those_of_kafka() -> None:

@@ -111,7 +111,11 @@ class ShareShard:
                     self._unknown_offset = offset
                 continue
             if isinstance(change, ShareSnapshot):
-                self.shares[name] = StoredShare(change, offset)
+                before = self.shares.get(name)
+                share = self.shares[name] = StoredShare(change, offset)
+                if before is not None:
+                    # Kafka writes leader epoch 0 when a state is initialized again, and goes by the highest.
+                    share.leader_epoch = max(share.leader_epoch, before.leader_epoch)
             elif change is None:
                 self.shares.pop(name, None)
             elif name in self.shares:
@@ -167,7 +171,7 @@ class ShareShard:
         snapshot = ShareSnapshot(
             0 if share is None else share.snapshot_epoch + 1,
             max(event.state_epoch, known_epoch),
-            # Kafka writes 0 here and remembers the epoch only in memory. A leader that is fenced must stay so.
+            # Kafka writes 0, and pruning makes it forget the highest. A leader that is fenced must stay so.
             FIRST_LEADER_EPOCH if share is None else share.leader_epoch,
             event.start_offset,
             UNKNOWN_COUNT if event.start_offset == NO_START_OFFSET else 0,

@@ -39,8 +39,7 @@ class StoredShare:
 
     def apply(self, update: ShareUpdate) -> None:
         """Merge what a write has brought."""
-        if update.leader_epoch != -1:
-            self.leader_epoch = update.leader_epoch
+        self.leader_epoch = max(self.leader_epoch, update.leader_epoch)
         if update.start_offset != -1:
             self.start_offset = update.start_offset
         self.delivery_complete_count = update.delivery_complete_count
