@@ -153,6 +153,7 @@ def test_nonsense_is_refused_whole(batch: StateBatch) -> None:
     before = list(story.log)
     assert story.write(StateBatch(0, 0, 2, 1), batch, start=1) is ErrorCode.INVALID_REQUEST
     assert story.write(start=-2) is ErrorCode.INVALID_REQUEST
+    assert story.ask(WriteState, KEY, 1, 0, 0, -2, ()).code is ErrorCode.INVALID_REQUEST
     assert story.initialize(epoch=2, start=-2) is ErrorCode.INVALID_REQUEST
     assert story.log == before
 

@@ -193,7 +193,8 @@ class ShareShard:
             return _FENCED_STATE
         if not self._exists(key):
             return _UNKNOWN_TOPIC
-        if event.start_offset < NO_START_OFFSET or not all(map(_is_sound, event.batches)):
+        numbers = event.start_offset, event.delivery_complete_count
+        if min(numbers) < -1 or not all(map(_is_sound, event.batches)):
             return _BAD_OFFSETS
         if len(share.batches) + len(event.batches) > STATE_BATCHES_MAX:
             return _TOO_MANY_BATCHES
