@@ -13,8 +13,8 @@ from strandline.codec.columns import decode_batch, encode_batch
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.codec.messages.share_group_metadata_key import ShareGroupMetadataKey
-from strandline.codec.messages.share_group_metadata_value import ShareGroupMetadataValue
+from strandline.codec.messages.streams_group_metadata_key import StreamsGroupMetadataKey
+from strandline.codec.messages.streams_group_metadata_value import StreamsGroupMetadataValue
 from strandline.coordinators.groups.events import CoordinatorRecord, Loaded, TopicDeleted
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import (
@@ -178,8 +178,8 @@ def test_a_group_tombstone_takes_the_group_and_leaves_the_offsets() -> None:
 
 
 def test_records_of_other_kinds_are_stepped_over() -> None:
-    key = encode_coordinator_key(ShareGroupMetadataKey(group_id="shared"))
-    value = encode_coordinator_value(ShareGroupMetadataValue(epoch=3))
+    key = encode_coordinator_key(StreamsGroupMetadataKey(group_id="streams"))
+    value = encode_coordinator_value(StreamsGroupMetadataValue(epoch=3))
     shard = replayed([CoordinatorRecord(key, value), CoordinatorRecord(b"\x7f\xff later kind", b"\x00\x00")])
     assert shard.groups == {}
 

@@ -1,7 +1,7 @@
 """What administrators ask of groups: describe, list and delete them, and delete offsets.
 
-Each answers for groups of both kinds. A group of the consumer protocol is described by a request of its own; to
-DescribeGroups it does not exist.
+Each answers for groups of all kinds. Consumer and share groups are described by requests of their own; to
+DescribeGroups they do not exist.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from strandline.codec.messages.offset_delete_response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE
 from strandline.coordinators.groups.classic.rebalance import session_key
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
 from strandline.coordinators.groups.events import (
     CoordinatorRecord,
@@ -29,6 +30,7 @@ from strandline.coordinators.groups.events import (
     ListGroups,
 )
 from strandline.coordinators.groups.group_records import group_tombstone, offset_tombstone
+from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.offsets.offsets import CommittedOffsets
@@ -37,6 +39,7 @@ from strandline.errors import ErrorCode
 GROUP_ID_NOT_FOUND_FROM_VERSION = 6
 CLASSIC_TYPE = "classic"
 CONSUMER_TYPE = "consumer"
+SHARE_TYPE = "share"
 
 
 def describe(group: Group | None, event: DescribeGroup, step: StepContext) -> None:
@@ -96,6 +99,10 @@ def listed_group(group: Group) -> ListedGroup:
         return ListedGroup(
             group_id=group.group_id, protocol_type=PROTOCOL_TYPE, group_state=group.state, group_type=CONSUMER_TYPE
         )
+    if isinstance(group, ShareGroup):
+        return ListedGroup(
+            group_id=group.group_id, protocol_type=SHARE_TYPE, group_state=group.state, group_type=SHARE_TYPE
+        )
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type or "",
@@ -114,7 +121,9 @@ def refuse_deletion(event: DeleteGroup, code: ErrorCode, step: StepContext) -> N
     step.reply(event.token, DeletableGroupResult(group_id=event.group_id, error_code=code))
 
 
-def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, step: StepContext) -> None:
+def delete(
+    group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, event: DeleteGroup, step: StepContext
+) -> None:
     """Delete what `deletion_error` let pass. Should a crash come in between, the group is still there."""
     if isinstance(group, ClassicGroup):
         for member_id in group.pending_join:
@@ -129,7 +138,7 @@ def delete(group: Group, offsets: CommittedOffsets, event: DeleteGroup, step: St
     step.reply(event.token, DeletableGroupResult(group_id=group.group_id))
 
 
-def group_tombstones(group: Group) -> list[CoordinatorRecord]:
+def group_tombstones(group: ClassicGroup | ConsumerGroup) -> list[CoordinatorRecord]:
     if isinstance(group, ConsumerGroup):
         return consumer_group_tombstones(group)
     return [group_tombstone(group.group_id)]
@@ -138,7 +147,7 @@ def group_tombstones(group: Group) -> list[CoordinatorRecord]:
 def offset_deletion_error(group: Group | None, group_id: str) -> ErrorCode:
     if not group_id:
         return ErrorCode.INVALID_GROUP_ID
-    if group is None:
+    if group is None or isinstance(group, ShareGroup):
         return ErrorCode.GROUP_ID_NOT_FOUND
     if isinstance(group, ClassicGroup) and group.state is not GroupState.EMPTY and not uses_consumer_protocol(group):
         # Only of consumers it is known what they subscribe to.

@@ -12,10 +12,14 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
+from strandline.codec.messages.alter_share_group_offsets_request import AlterShareGroupOffsetsRequest
+from strandline.codec.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
 from strandline.codec.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
 from strandline.codec.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from strandline.codec.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from strandline.codec.messages.delete_groups_response import DeletableGroupResult
+from strandline.codec.messages.delete_share_group_offsets_request import DeleteShareGroupOffsetsRequest
+from strandline.codec.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from strandline.codec.messages.describe_groups_response import DescribedGroup
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.heartbeat_response import HeartbeatResponse
@@ -30,8 +34,12 @@ from strandline.codec.messages.offset_delete_request import OffsetDeleteRequest
 from strandline.codec.messages.offset_delete_response import OffsetDeleteResponse
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestGroup
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponseGroup
+from strandline.codec.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+from strandline.codec.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from strandline.codec.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
+from strandline.errors import ErrorCode
 
 Token = object
 """Names one waiting request. Only the driver knows what is behind it."""
@@ -39,6 +47,9 @@ Token = object
 KeyT = TypeVar("KeyT")
 """What names a timer; transactions have names of their own."""
 ResponseT = TypeVar("ResponseT")
+
+SharePartitions = dict[UUID, list[int]]
+"""Partitions by topic id, in order."""
 
 Response = (
     JoinGroupResponse
@@ -53,6 +64,11 @@ Response = (
     | OffsetDeleteResponse
     | ConsumerGroupHeartbeatResponse
     | DescribedConsumerGroup
+    | ShareGroupHeartbeatResponse
+    | DescribedShareGroup
+    | SharePartitions
+    | AlterShareGroupOffsetsResponse
+    | DeleteShareGroupOffsetsResponse
 )
 
 
@@ -179,6 +195,44 @@ class DescribeConsumerGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareHeartbeat:
+    """Everything that a member of a share group says: it joins, lives on, subscribes to other topics, leaves."""
+
+    token: Token
+    request: ShareGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeShareGroup:
+    """What a share group is like; a `DescribedGroup` of that API is the answer, errors too."""
+
+    token: Token
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListSharePartitions:
+    """Which partitions the share coordinator has a state of for this group; none if it is not a share group."""
+
+    token: Token
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterShareOffsets:
+    token: Token
+    request: AlterShareGroupOffsetsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteShareOffsets:
+    token: Token
+    request: DeleteShareGroupOffsetsRequest
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeGroup:
     """What a classic group is like; a `DescribedGroup` is the answer, also for a group that does not exist."""
 
@@ -226,6 +280,46 @@ class TopicsChanged:
     names: frozenset[str]
 
 
+class ShareStart(NamedTuple):
+    """A share partition and the offset at which its group begins; -1 if that is left to the leader."""
+
+    topic_id: UUID
+    partition: int
+    start_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InitializeShareState:
+    """An effect: have the share coordinator make states, and say `ShareStateAnswered` when all are answered."""
+
+    group_id: str
+    state_epoch: int
+    partitions: tuple[ShareStart, ...]
+    request: AlterShareOffsets | None = None
+    """The request that waits for it; none waits if a heartbeat was the reason."""
+    response: AlterShareGroupOffsetsResponse | None = None
+    """Its answer, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeleteShareState:
+    """An effect: have the share coordinator delete states, and say `ShareStateAnswered` when all are answered."""
+
+    group_id: str
+    partitions: tuple[ShareStart, ...]
+    request: DeleteGroup | DeleteShareOffsets
+    response: DeleteShareGroupOffsetsResponse | None = None
+    """Its answer, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateAnswered:
+    """The share coordinator answered for every partition of an effect; `codes` has those with an error."""
+
+    asked: InitializeShareState | DeleteShareState
+    codes: dict[tuple[UUID, int], ErrorCode]
+
+
 @dataclass(frozen=True, slots=True)
 class TimerFired(Generic[KeyT]):
     key: KeyT
@@ -246,6 +340,11 @@ Request = (
     | FetchOffsets
     | ConsumerHeartbeat
     | DescribeConsumerGroup
+    | ShareHeartbeat
+    | DescribeShareGroup
+    | ListSharePartitions
+    | AlterShareOffsets
+    | DeleteShareOffsets
     | DescribeGroup
     | ListGroups
     | DeleteGroup
@@ -253,7 +352,7 @@ Request = (
 )
 """Events that a client waits for."""
 
-Event = Request | TransactionEnded | TopicDeleted | TopicsChanged | TimerFired[TimerKey] | Loaded
+Event = Request | TransactionEnded | TopicDeleted | TopicsChanged | ShareStateAnswered | TimerFired[TimerKey] | Loaded
 
 
 class Append(NamedTuple):
@@ -302,4 +401,13 @@ class Tell:
     facts: dict[str, object]
 
 
-Effect = Append | AppendTransactional | Reply[Response] | StartTimer[TimerKey] | CancelTimer[TimerKey] | Tell
+Effect = (
+    Append
+    | AppendTransactional
+    | Reply[Response]
+    | StartTimer[TimerKey]
+    | CancelTimer[TimerKey]
+    | Tell
+    | InitializeShareState
+    | DeleteShareState
+)

@@ -12,6 +12,7 @@ from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups import admin
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic import join, membership, rebalance
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer import classic_join as consumer_classic_join
@@ -23,16 +24,19 @@ from strandline.coordinators.groups.consumer import offset_access as consumer_of
 from strandline.coordinators.groups.consumer import records as consumer_records
 from strandline.coordinators.groups.consumer import replay as consumer_replay
 from strandline.coordinators.groups.consumer import target_assignment as consumer_target
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.events import (
+    AlterShareOffsets,
     CommitOffsets,
     CommitTransactionalOffsets,
     ConsumerHeartbeat,
     CoordinatorRecord,
     DeleteGroup,
     DeleteOffsets,
+    DeleteShareOffsets,
     DescribeConsumerGroup,
     DescribeGroup,
+    DescribeShareGroup,
     Effect,
     Event,
     FetchOffsets,
@@ -40,7 +44,10 @@ from strandline.coordinators.groups.events import (
     JoinGroup,
     LeaveGroup,
     ListGroups,
+    ListSharePartitions,
     Loaded,
+    ShareHeartbeat,
+    ShareStateAnswered,
     SyncGroup,
     TimerFired,
     TimerKey,
@@ -53,6 +60,13 @@ from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_from_metadata
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening, is_at_rest
 from strandline.coordinators.groups.replay import PendingRecord, Replayed
+from strandline.coordinators.groups.share import fencing as share_fencing
+from strandline.coordinators.groups.share import offsets_admin as share_offsets
+from strandline.coordinators.groups.share import replay as share_replay
+from strandline.coordinators.groups.share import target_assignment as share_target
+from strandline.coordinators.groups.share.share_events import forget_topic as forget_topic_of_shares
+from strandline.coordinators.groups.share.share_events import step_share
+from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import FixedTopics, Topics
 from strandline.coordinators.offsets import offsets, transactional_offsets
@@ -112,6 +126,8 @@ class GroupShard:
                 else:
                     assert isinstance(value, GroupMetadataValue)
                     self.groups[key.group] = group_from_metadata(key.group, value)
+            elif isinstance(key, share_replay.KEYS):
+                share_replay.load(self.groups, key, value)
             else:
                 # Groups of other kinds are not served; an Apache Kafka broker may have left some.
                 consumer_replay.load(self.groups, key, value)
@@ -149,7 +165,7 @@ class GroupShard:
                 if isinstance(group, ConsumerGroup):
                     consumer_classic_members.heartbeat(group, event, step)
                 else:
-                    membership.heartbeat(group, event, step)
+                    membership.heartbeat(self._classic(request.group_id), event, step)
             case JoinGroup():
                 self._join(event, step)
             case SyncGroup(request=request):
@@ -157,7 +173,7 @@ class GroupShard:
                 if isinstance(group, ConsumerGroup):
                     consumer_classic_members.sync(group, event, step)
                 else:
-                    membership.sync(group, event, step)
+                    membership.sync(self._classic(request.group_id), event, step)
             case LeaveGroup():
                 self._leave(event, step)
             case TimerFired(key=key):
@@ -168,16 +184,28 @@ class GroupShard:
                 admin.list_groups(self.groups, event, step)
             case DeleteGroup():
                 self._delete(event, step)
+            case (
+                ShareHeartbeat()
+                | ShareStateAnswered()
+                | DescribeShareGroup()
+                | ListSharePartitions()
+                | AlterShareOffsets()
+                | DeleteShareOffsets()
+            ):
+                step_share(self.groups, event, step)
             case DeleteOffsets(request=request):
                 admin.delete_offsets(self.groups.get(request.group_id), self.offsets, event, step)
             case TopicDeleted(topic=topic, topic_id=topic_id):
                 offsets.forget_topic(self.offsets, topic, topic_id, step)
                 self._forget_unused()
+                forget_topic_of_shares(self.groups, topic_id, step)
             case TopicsChanged(names=names):
                 # The classic protocol leaves it to its members to look at topics.
                 for group in self.groups.values():
                     if isinstance(group, ConsumerGroup):
                         consumer_target.on_topics_changed(group, names)
+                    elif isinstance(group, ShareGroup):
+                        share_target.on_topics_changed(group, names)
             case Loaded():
                 self._on_loaded(step)
             case _:
@@ -199,13 +227,15 @@ class GroupShard:
         request = event.request
         code = join.request_error(request, step)
         group = self.groups.get(request.group_id)
-        if code is ErrorCode.NONE and isinstance(group, ConsumerGroup) and group.members:
+        if code is ErrorCode.NONE and isinstance(group, ShareGroup):
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif code is ErrorCode.NONE and isinstance(group, ConsumerGroup) and group.members:
             consumer_classic_join.join(self.groups, group, event, step, self._random)
             return
         if code is ErrorCode.NONE and not isinstance(group, ClassicGroup):
             if request.member_id == join.UNKNOWN_MEMBER_ID:
                 made = ClassicGroup(request.group_id, now_ms=step.now_ms)
-                if group is not None:
+                if isinstance(group, ConsumerGroup):
                     # Its members are gone for good, so it makes way. Generations go on where its epochs end: what was
                     # said in one of them must not pass for something of today.
                     made.generation_id = group.group_epoch
@@ -225,6 +255,7 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             consumer_classic_members.leave(self.groups, group, event, step)
             return
+        group = self._classic(event.request.group_id)
         pending_before = 0 if group is None else len(group.pending_join)
         membership.leave(group, event, step)
         if group is not None:
@@ -281,9 +312,9 @@ class GroupShard:
 
     def _fetch(self, event: FetchOffsets, step: StepContext) -> None:
         group = self.groups.get(event.request.group_id)
-        code = (
-            consumer_offsets.fetch_error(group, event.request) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
-        )
+        code = ErrorCode.GROUP_ID_NOT_FOUND if isinstance(group, ShareGroup) else ErrorCode.NONE
+        if isinstance(group, ConsumerGroup):
+            code = consumer_offsets.fetch_error(group, event.request)
         if code is ErrorCode.NONE:
             offsets.fetch(self.offsets, event, step)
         else:
@@ -291,6 +322,9 @@ class GroupShard:
 
     def _delete(self, event: DeleteGroup, step: StepContext) -> None:
         group = self.groups.get(event.group_id)
+        if isinstance(group, ShareGroup):
+            share_offsets.delete_group(self.groups, group, event, step)
+            return
         code = admin.deletion_error(group)
         if group is None or code is not ErrorCode.NONE:
             admin.refuse_deletion(event, code, step)
@@ -309,6 +343,9 @@ class GroupShard:
             return
         if isinstance(group, ConsumerGroup):
             consumer_fencing.on_timer(self.groups, group, key, step)
+            return
+        if isinstance(group, ShareGroup):
+            share_fencing.on_timer(group, key, step)
             return
         pending_before = len(group.pending_join)
         match key.kind:
@@ -332,6 +369,9 @@ class GroupShard:
                 if not is_at_rest(group):
                     step.note(group, Happening.ASSIGNED, reason=TAKEN_OVER)
                 consumer_fencing.on_loaded(group, step)
+                continue
+            if isinstance(group, ShareGroup):
+                share_fencing.on_loaded(group, step)
                 continue
             # How long a member was silent before we took over is unknown, so each gets a whole session.
             for member in group.members.values():
@@ -362,6 +402,8 @@ class GroupShard:
 
 
 def _commit_error(group: Group | None, request: OffsetCommitRequest, api_version: int) -> ErrorCode:
+    if group is None or isinstance(group, ClassicGroup):
+        return offsets.commit_error(group, request, api_version)
     if isinstance(group, ConsumerGroup):
         return consumer_offsets.commit_error(group, request, api_version)
-    return offsets.commit_error(group, request, api_version)
+    return ErrorCode.GROUP_ID_NOT_FOUND

@@ -11,9 +11,9 @@ from collections.abc import Container
 
 from strandline.codec.message_codec import decode
 from strandline.codec.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE, VERSION, version_of
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.errors import MalformedMessage
 
 
@@ -25,9 +25,9 @@ class _Everything:
 EVERYTHING = _Everything()
 
 
-def subscribed_topics(group: ClassicGroup | ConsumerGroup) -> Container[str]:
+def subscribed_topics(group: Group) -> Container[str]:
     """Return the topics that members read; `EVERYTHING` if these are unknown."""
-    if isinstance(group, ConsumerGroup):
+    if not isinstance(group, ClassicGroup):
         return group.subscribed_topic_names
     if not uses_consumer_protocol(group):
         return frozenset()

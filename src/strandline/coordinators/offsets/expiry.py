@@ -18,10 +18,12 @@ from collections.abc import MutableMapping
 
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups.admin import group_tombstones
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, Group
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import offset_tombstone
+from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol
 from strandline.coordinators.offsets.offsets import CommittedOffsets
@@ -51,7 +53,8 @@ class OffsetExpiry:
         looked_at = 0
         while self._left and looked_at < OFFSETS_PER_STEP_MAX:
             group = groups.get(self._left.popleft())
-            if group is None:
+            if group is None or isinstance(group, ShareGroup):
+                # A share group commits no offsets, and stays until it is deleted.
                 continue
             looked_at += 1 + offsets.count(group.group_id)
             records += expired_offsets(group, offsets, step)
@@ -66,13 +69,15 @@ class OffsetExpiry:
             self.start(step)
 
 
-def is_unused(group: Group, offsets: CommittedOffsets) -> bool:
+def is_unused(group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets) -> bool:
     # A member id that was handed out counts, because its client is about to join.
     is_awaited = isinstance(group, ClassicGroup) and bool(group.pending_join)
     return group.state == GroupState.EMPTY and not is_awaited and not offsets.has_any_or_pending(group.group_id)
 
 
-def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) -> list[CoordinatorRecord]:
+def expired_offsets(
+    group: ClassicGroup | ConsumerGroup, offsets: CommittedOffsets, step: StepContext
+) -> list[CoordinatorRecord]:
     """Forget the expired offsets of a group; their tombstones."""
     if not offsets.has_any(group.group_id) or (since_ms := retained_since(group)) is None:
         return []
@@ -89,7 +94,7 @@ def expired_offsets(group: Group, offsets: CommittedOffsets, step: StepContext) 
     return [offset_tombstone(group.group_id, topic, partition) for topic, partition in doomed]
 
 
-def retained_since(group: Group) -> int | None:
+def retained_since(group: ClassicGroup | ConsumerGroup) -> int | None:
     """Return when the retention of the offsets began; None while all of them are in use."""
     if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return COMMITTED

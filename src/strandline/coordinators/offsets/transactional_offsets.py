@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_response import OffsetCommitResponse
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer import offset_access as consumer_offsets
-from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup, Group
+from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup
 from strandline.coordinators.groups.events import CommitTransactionalOffsets, CoordinatorRecord
 from strandline.coordinators.groups.group_records import offset_commit_record
+from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.offsets.offsets import CommittedOffsets, accepted
 from strandline.errors import ErrorCode
@@ -40,6 +42,8 @@ def commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode
         code = consumer_offsets.commit_error(group, request, MEMBER_EPOCH_FROM_VERSION)
         # Producers know nothing of member epochs.
         return ErrorCode.ILLEGAL_GENERATION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+    if isinstance(group, ShareGroup):
+        return ErrorCode.GROUP_ID_NOT_FOUND
     if generation_id < 0 and (group.state is GroupState.EMPTY or names_no_member(request)):
         return ErrorCode.NONE
     return classic_error(group, request)

@@ -19,6 +19,7 @@ from strandline.codec.messages.consumer_protocol_subscription import ConsumerPro
 from strandline.codec.messages.join_group_request import JoinGroupRequest
 from strandline.codec.messages.join_group_response import JoinGroupResponse
 from strandline.coordinators.groups import migration
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic import join as classic_join
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE, decode_subscription
@@ -28,7 +29,6 @@ from strandline.coordinators.groups.consumer.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
-    Group,
 )
 from strandline.coordinators.groups.consumer.fencing import restart_session
 from strandline.coordinators.groups.consumer.reconciliation import reconcile

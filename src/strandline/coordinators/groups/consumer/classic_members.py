@@ -23,13 +23,13 @@ from strandline.codec.messages.leave_group_response import LeaveGroupResponse, M
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.groups import migration
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TYPE
 from strandline.coordinators.groups.classic.join import UNKNOWN_MEMBER_ID
 from strandline.coordinators.groups.consumer.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
-    Group,
     MemberState,
 )
 from strandline.coordinators.groups.consumer.fencing import remove_members, restart_session

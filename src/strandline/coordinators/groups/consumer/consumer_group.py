@@ -19,7 +19,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from strandline.coordinators.groups.classic.classic_group import ClassicGroup, Protocol
+from strandline.coordinators.groups.classic.classic_group import Protocol
 from strandline.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -255,7 +255,3 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
-
-
-Group = ClassicGroup | ConsumerGroup
-"""Any group that a shard serves."""

@@ -11,7 +11,8 @@ from strandline.codec.messages.consumer_group_describe_response import (
     Member,
     TopicPartitions,
 )
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Group
+from strandline.coordinators.groups.any_group import Group
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember
 from strandline.coordinators.groups.events import DescribeConsumerGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics

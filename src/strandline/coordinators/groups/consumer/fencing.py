@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 
 from strandline.coordinators.groups import migration
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.rebalance import NOT_JOINED, NOT_SYNCED, prepare_rebalance, silence
-from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Group, MemberState
+from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, MemberState
 from strandline.coordinators.groups.consumer.records import member_tombstones, target_epoch_record
 from strandline.coordinators.groups.consumer.target_assignment import move_epoch
 from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind

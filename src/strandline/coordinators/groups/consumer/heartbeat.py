@@ -16,6 +16,7 @@ from strandline.codec.messages.consumer_group_heartbeat_response import (
     TopicPartitions,
 )
 from strandline.coordinators.groups import migration
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer.checks import (
     check_epoch,
@@ -32,7 +33,6 @@ from strandline.coordinators.groups.consumer.consumer_group import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
-    Group,
     MemberState,
     Partitions,
 )
@@ -45,6 +45,7 @@ from strandline.coordinators.groups.events import ConsumerHeartbeat, Coordinator
 from strandline.coordinators.groups.group_records import group_tombstone
 from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, RequestError
 
@@ -65,7 +66,7 @@ def heartbeat(groups: MutableMapping[str, Group], event: ConsumerHeartbeat, step
     except RequestError as refused:
         if refused.code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
             who = MemberRef(request.member_id, request.instance_id, event.client_id, event.client_host)
-            step.note_fenced(groups[request.group_id], who)
+            step.note_fenced(consumer_group(groups, request), who)
         response = ConsumerGroupHeartbeatResponse(error_code=refused.code, error_message=str(refused) or None)
     step.reply(event.token, response)
 
@@ -115,6 +116,8 @@ def joinable_group(
         return found
     if found is None:
         return ConsumerGroup(group_id)
+    if isinstance(found, ShareGroup):
+        raise not_a_consumer_group(group_id)
     if found.state is GroupState.EMPTY:
         # Its members are gone for good, and a new group begins. The offsets are its own, whatever protocol it speaks.
         group = ConsumerGroup(group_id)
@@ -150,7 +153,7 @@ def consumer_group(groups: MutableMapping[str, Group], request: ConsumerGroupHea
     group = groups.get(request.group_id)
     if group is None:
         raise not_found(request)
-    if isinstance(group, ClassicGroup):
+    if not isinstance(group, ConsumerGroup):
         raise not_a_consumer_group(request.group_id)
     return group
 

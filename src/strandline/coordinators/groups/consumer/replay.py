@@ -34,13 +34,13 @@ from strandline.codec.messages.consumer_group_target_assignment_metadata_key imp
 from strandline.codec.messages.consumer_group_target_assignment_metadata_value import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import Protocol
 from strandline.coordinators.groups.consumer import regex_subscriptions
 from strandline.coordinators.groups.consumer.consumer_group import (
     ClassicMember,
     ConsumerGroup,
     ConsumerMember,
-    Group,
     MemberState,
     Partitions,
 )
