@@ -28,6 +28,16 @@ TRAPS: dict[str, Trap] = {
         "Terraform's providers for Kafka, kafka-gitops: destroy on removal, drift",
         "name what a plan takes away and ask for it; keep the applier's rights; compare a named topic as a whole",
     ),
+    "share-state-epoch": Trap(
+        "a late request to make the state of a share partition begins it again while it is being read",
+        "Kafka's InitializeShareGroupState, which fences only lower state epochs",
+        "a request whose forerunner may still be under way has a higher epoch",
+    ),
+    "share-conversation": Trap(
+        "a share group reads a partition of which the share coordinator has no state, or had it deleted",
+        "KIP-932",
+        "only initialised partitions are assigned, and a group asks the share coordinator for one thing at a time",
+    ),
     "sasl-login": Trap(
         "a login is replayed, or tells which users exist",
         "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",
