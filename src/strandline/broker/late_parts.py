@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.persister import Persister
     from strandline.broker.coordinating.share_driver import ShareDriver
+    from strandline.broker.coordinating.share_offsets import ShareOffsets
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
     from strandline.broker.dynamic_config import DynamicConfig
     from strandline.broker.kraft.controller_channel import ControllerChannel
@@ -47,6 +48,7 @@ class LateParts:
         self.transactions = Lazy(self._make_transactions)
         self.share_coordinator = Lazy(self._make_share_coordinator)
         self.persister = Lazy(self._make_persister)
+        self.share_offsets = Lazy(self._make_share_offsets)
         self.lag = Lazy(self._make_lag)
         self.retention = Lazy(self._make_retention)
         self.cleaner = Lazy(self._make_cleaner)
@@ -56,7 +58,7 @@ class LateParts:
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
-        upkeep = (self.lag, self.retention, self.cleaner, self.scrubber, self._storage.workers)
+        upkeep = (self.lag, self.share_offsets, self.retention, self.cleaner, self.scrubber, self._storage.workers)
         for part in (*upkeep, self.persister, self.groups, self.transactions, self.share_coordinator):
             if part.loaded is not None:
                 part.loaded.close()
@@ -64,7 +66,7 @@ class LateParts:
     def _make_groups(self) -> GroupDriver:
         from strandline.broker.coordinating.group_driver import groups_of_node
 
-        groups = groups_of_node(self._environment, self._services)
+        groups = groups_of_node(self._environment, self._services, self.persister.get)
         self._dynamic_config.subscribe(groups.configure)
         return groups
 
@@ -84,6 +86,11 @@ class LateParts:
         from strandline.broker.coordinating.persister import Persister
 
         return Persister(self._environment, self._services)
+
+    def _make_share_offsets(self) -> ShareOffsets:
+        from strandline.broker.coordinating.share_offsets import ShareOffsets
+
+        return ShareOffsets(self._environment, self._storage.replicas.partition, self.persister.get)
 
     def _make_lag(self) -> LagSampler:
         from strandline.broker.coordinating.lag_sampler import LagSampler

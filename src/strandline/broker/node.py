@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.persister import Persister
     from strandline.broker.coordinating.share_driver import ShareDriver
+    from strandline.broker.coordinating.share_offsets import ShareOffsets
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
     from strandline.broker.maintenance.log_cleaner import LogCleaner
     from strandline.broker.maintenance.scrubber import Scrubber
@@ -364,6 +365,11 @@ class Node:
     def persister(self) -> Persister:
         """The state of share partitions, wherever it is kept."""
         return self.late.persister.get()
+
+    @cached_property
+    def share_offsets(self) -> ShareOffsets:
+        """Where share groups are in their partitions."""
+        return self.late.share_offsets.get()
 
     @cached_property
     def lag(self) -> LagSampler:

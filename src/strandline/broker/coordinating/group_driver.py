@@ -16,9 +16,16 @@ from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntim
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted
+from strandline.broker.coordinating.share_conversations import ShareConversation, ShareStates
 from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
-from strandline.coordinators.groups.events import TopicDeleted, TopicsChanged, TransactionEnded
+from strandline.coordinators.groups.events import (
+    DeleteShareState,
+    InitializeShareState,
+    TopicDeleted,
+    TopicsChanged,
+    TransactionEnded,
+)
 from strandline.coordinators.groups.group_config import (
     ConsumerSettings,
     GroupConfig,
@@ -43,7 +50,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("strandline.groups")
 
 
-def groups_of_node(environment: Environment, services: BrokerServices) -> GroupDriver:
+def groups_of_node(
+    environment: Environment, services: BrokerServices, share_states: Callable[[], ShareStates]
+) -> GroupDriver:
     """The groups of a real node."""
     config = group_config(
         environment.config(),
@@ -51,7 +60,11 @@ def groups_of_node(environment: Environment, services: BrokerServices) -> GroupD
         has_access_rules=services.authorizer is not None,
     )
     return GroupDriver(
-        environment.runtime, config, OffsetsTopicOfNode(environment, services), TopicsOfNode(environment.image)
+        environment.runtime,
+        config,
+        OffsetsTopicOfNode(environment, services),
+        TopicsOfNode(environment.image),
+        share_states,
     )
 
 
@@ -127,9 +140,16 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
     _topic: OffsetsTopic
 
     def __init__(
-        self, runtime: Runtime, config: GroupConfig, topic: OffsetsTopic, topics: Topics | None = None
+        self,
+        runtime: Runtime,
+        config: GroupConfig,
+        topic: OffsetsTopic,
+        topics: Topics | None = None,
+        share_states: Callable[[], ShareStates] | None = None,
     ) -> None:
+        """`share_states` is called when the first share group needs them; without it there are no share groups."""
         super().__init__()
+        self._share_states = share_states
         self._runtime = runtime
         self._config = config
         self._topic = topic
@@ -221,21 +241,24 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
             replay,
             partition,
             tell=self._group_log.tell,
-            on_effect=_perform_nothing,
+            on_effect=lambda effect: self._converse(hosted, effect),
             on_closed=on_closed,
         )
         self._hosted[index] = hosted
         hosted.load_more()
         return self._hosted.get(index)
 
+    def _converse(
+        self, hosted: CoordinatorContext[GroupShard], effect: InitializeShareState | DeleteShareState
+    ) -> None:
+        assert self._share_states is not None
+        # A shard that is closed meanwhile takes no step, and the next one asks again.
+        ShareConversation(effect, self._share_states(), hosted.step).begin()
+
 
 def _step(hosted: CoordinatorContext[GroupShard], event: TopicDeleted, is_loaded: bool) -> None:
     if is_loaded:
         hosted.step(event)
-
-
-def _perform_nothing(effect: object) -> None:
-    raise AssertionError(f"groups have no effect such as {effect!r}")
 
 
 class OffsetsTopicOfNode:

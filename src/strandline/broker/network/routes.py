@@ -45,7 +45,7 @@ BOTH: Final = (BROKER, CONTROLLER)
 OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
-SHARE_APIS: Final = frozenset(range(83, 88))
+SHARE_APIS: Final = frozenset((76, 77, *range(83, 88), 90, 91, 92))
 """Served only where share groups are on."""
 
 TELEMETRY_APIS = (71, 72)
@@ -268,11 +268,16 @@ def _table() -> list[Route]:
         ),
         Route(74, "ListConfigResources", (0, 1), 0, "k74_list_config_resources"),
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
+        Route(76, "ShareGroupHeartbeat", (1, 1), 0, "k76_share_group_heartbeat"),
+        Route(77, "ShareGroupDescribe", (1, 1), 0, "k77_share_group_describe"),
         Route(83, "InitializeShareGroupState", (0, 0), 0, "k83_initialize_share_group_state"),
         Route(84, "ReadShareGroupState", (0, 0), 0, "k84_read_share_group_state"),
         Route(85, "WriteShareGroupState", (0, 1), 0, "k85_write_share_group_state"),
         Route(86, "DeleteShareGroupState", (0, 0), 0, "k86_delete_share_group_state"),
         Route(87, "ReadShareGroupStateSummary", (0, 1), 0, "k87_read_share_group_state_summary"),
+        Route(90, "DescribeShareGroupOffsets", (0, 1), 0, "k90_describe_share_group_offsets"),
+        Route(91, "AlterShareGroupOffsets", (0, 0), 0, "k91_alter_share_group_offsets"),
+        Route(92, "DeleteShareGroupOffsets", (0, 0), 0, "k92_delete_share_group_offsets"),
         Route(20_000, "CommitBatch", (0, 0), 0, "k20000_commit_batch"),
         Route(20_001, "GroupHistory", (0, 0), 0, "k20001_group_history"),
         Route(20_002, "GroupLag", (0, 0), 0, "k20002_group_lag"),

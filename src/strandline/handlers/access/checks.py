@@ -60,6 +60,7 @@ _IDENTITY = (
     "name",
     "topic",
     "topic_id",
+    "topic_name",
     "partition",
     "partition_index",
     "resource_type",
@@ -188,7 +189,8 @@ def refuse(struct: Any, element: Any, code: ErrorCode, version: int, *, name: st
     else:
         made = struct()
         for field in struct.FIELDS:
-            if field.name in _IDENTITY:
+            # Some requests name a topic that their response also gives the id of.
+            if field.name in _IDENTITY and (field.struct is not None or hasattr(element, field.name)):
                 setattr(made, field.name, _repeated(field, element, code, version))
     return with_error(made, code, version)
 

@@ -172,6 +172,37 @@ def _amend_topics(asked: CheckedRequest, group: Any, refusals: list[Any] | None)
         group.topics.extend(refusals)
 
 
+def share_offsets(asked: CheckedRequest) -> AccessOutcome | None:
+    """Check DescribeShareGroupOffsets: DESCRIBE on each group and topic, as for the offsets of other groups."""
+    struct = element_class(asked.request, "groups")
+    topic_struct = struct_of(struct, "topics")
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    right = Operation.DESCRIBE, ResourceType.TOPIC
+    kept, denied = parted(
+        asked.request.groups,
+        lambda group: asked.guard.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id),
+    )
+    refusals = [with_error(struct(group_id=group.group_id), code, asked.version) for group in denied]
+    hidden: dict[str, list[Any]] = {}
+    for group in kept:
+        if group.topics is not None:
+            group.topics, unseen = parted(group.topics, lambda topic: asked.guard.allows(*right, topic.topic_name))
+            topic_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            hidden[group.group_id] = [refuse(topic_struct, topic, topic_code, asked.version) for topic in unseen]
+    asked.request.groups = kept
+
+    def amend(response: Any) -> Any:
+        for group in response.groups:
+            group.topics = [topic for topic in group.topics if asked.guard.shows(*right, topic.topic_name)]
+            group.topics.extend(hidden.get(group.group_id, ()))
+        response.groups.extend(refusals)
+        return response
+
+    if not kept:
+        return reduced(asked, "groups", refusals, is_empty=True)
+    return AccessOutcome(asked.request, amend=amend)
+
+
 def init_producer_id(asked: CheckedRequest) -> AccessOutcome | None:
     """Check InitProducerId: WRITE on the transactional id; without one, the right to write to some topic."""
     guard, request = asked.guard, asked.request

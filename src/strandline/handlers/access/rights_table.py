@@ -20,6 +20,7 @@ from strandline.handlers.access.group_checks import (
     init_producer_id,
     markers,
     offset_fetch,
+    share_offsets,
     subscription,
 )
 from strandline.handlers.access.topic_checks import (
@@ -125,11 +126,19 @@ RIGHTS: Final[dict[int, Check]] = {
     73: _CLUSTER_ACTION,
     74: _CLUSTER_CONFIGS,
     75: no_right,
+    76: in_turn(_GROUP_READ, subscription),
+    77: described_groups("group_ids"),
     83: _CLUSTER_ACTION,
     84: _CLUSTER_ACTION,
     85: _CLUSTER_ACTION,
     86: _CLUSTER_ACTION,
     87: _CLUSTER_ACTION,
+    90: share_offsets,
+    91: in_turn(_GROUP_READ, each("topics", "topic_name", Operation.READ, TOPIC, "responses")),
+    92: in_turn(
+        whole(Operation.DELETE, GROUP, "group_id"),
+        each("topics", "topic_name", Operation.READ, TOPIC, "responses"),
+    ),
     20_000: commit_batch,
     20_001: whole(Operation.DESCRIBE, GROUP, "group_id"),
     20_002: group_lag,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         LagObserver,
         LogScrubbing,
         ShareCoordinator,
+        ShareOffsetReader,
         TelemetryReceiver,
         TransactionCoordinator,
     )
@@ -149,6 +150,9 @@ class BrokerServices(Protocol):
 
     @property
     def share_coordinator(self) -> ShareCoordinator: ...
+
+    @property
+    def share_offsets(self) -> ShareOffsetReader: ...
 
     @property
     def lag(self) -> LagObserver: ...

@@ -103,6 +103,36 @@ class ShareCoordinator(Protocol):
     def submit(self, key: str, event: share_events.StateRequest) -> None: ...
 
 
+class NamedSharePartition(NamedTuple):
+    """A partition that a share group reads, with both names of its topic."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+
+
+class ShareOffset(NamedTuple):
+    """Where a share group is in a partition; what is unknown is -1."""
+
+    code: ErrorCode
+    start_offset: int = -1
+    leader_epoch: int = 0
+    completed: int = -1
+    """Records above the start offset whose delivery is complete."""
+    lag: int = -1
+
+
+class ShareOffsetReader(Protocol):
+    """Where share groups are in their partitions."""
+
+    def read(
+        self,
+        group_id: str,
+        partitions: Sequence[NamedSharePartition],
+        on_done: Callable[[dict[tuple[UUID, int], ShareOffset]], object],
+    ) -> None: ...
+
+
 class RecordCounting(Protocol):
     """Counts of the records that a reader gets."""
 
