@@ -69,24 +69,18 @@ def ready(story: ShareStory, *members: str) -> ShareStory:
 def test_partitions_are_assigned_when_they_have_a_state() -> None:
     story = ShareStory()
     joined = story.join("a")
-    assert (joined.error_code, joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == (
-        0,
-        "a",
-        1,
-        5_000,
-    )
+    assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "a", 2)
+    assert joined.heartbeat_interval_ms == 5_000
     assert told(joined) == {}
     [asked] = story.asked
     assert isinstance(asked, InitializeShareState)
-    assert (asked.state_epoch, [(each.partition, each.start_offset) for each in asked.partitions]) == (
-        1,
-        [(0, -1), (1, -1)],
-    )
+    assert asked.state_epoch == 2
+    assert [(each.partition, each.start_offset) for each in asked.partitions] == [(0, -1), (1, -1)]
     assert told(story.beat("a")) is None
     assert len(story.asked) == 1, "asked for once"
     story.answer()
     assigned = story.beat("a")
-    assert (assigned.member_epoch, told(assigned)) == (2, {1: [0, 1]})
+    assert (assigned.member_epoch, told(assigned)) == (3, {1: [0, 1]})
     assert told(story.beat("a")) is None
 
 
@@ -110,7 +104,7 @@ def test_what_the_share_coordinator_refuses_is_asked_for_again_with_a_higher_epo
     [asked] = story.asked
     assert isinstance(asked, InitializeShareState)
     assert [each.partition for each in asked.partitions] == [1]
-    assert asked.state_epoch >= epoch > 1
+    assert asked.state_epoch >= epoch > 2
     story.answer()
     assert told(story.beat("a")) == {1: [0, 1]}
 
@@ -291,7 +285,7 @@ def test_a_full_group_takes_no_more() -> None:
 def test_describe() -> None:
     story = ready(ShareStory(), "a")
     described = story.describe()
-    assert (described.group_state, described.group_epoch, described.assignor_name) == ("Stable", 2, "simple")
+    assert (described.group_state, described.group_epoch, described.assignor_name) == ("Stable", 3, "simple")
     [member] = described.members
     assert (member.member_id, member.client_id, member.subscribed_topic_names) == ("a", "client", ["t"])
     assert [(topic.topic_name, topic.partitions) for topic in member.assignment.topic_partitions] == [("t", [0, 1])]
@@ -343,7 +337,7 @@ def test_a_share_group_is_no_group_of_another_kind() -> None:
         "consumer heartbeat": absent,
         "commit": absent,
         "transactional commit": absent,
-        "fetch": absent,
+        "fetch": ErrorCode.NONE,
         "delete offsets": absent,
         "describe": absent,
         "describe consumer": absent,

@@ -176,9 +176,9 @@ def assigned(response: Any) -> list[list[int]]:
 
 def test_a_member_joins_and_is_described(world: ShareWorld) -> None:
     joined = world.join("m")
-    assert (joined.error_code, joined.member_id, joined.member_epoch, assigned(joined)) == (0, "m", 1, [])
-    assert world.states.states == {("g", world.topic_id, 0): (1, -1), ("g", world.topic_id, 1): (1, -1)}
-    beat = world.beat("m", 1)
+    assert (joined.error_code, joined.member_id, joined.member_epoch, assigned(joined)) == (0, "m", 2, [])
+    assert world.states.states == {("g", world.topic_id, 0): (2, -1), ("g", world.topic_id, 1): (2, -1)}
+    beat = world.beat("m", 2)
     world.clock.run()
     world.clock.run(1.0)
     beat = world.beat("m", beat.response.member_epoch)
@@ -222,7 +222,7 @@ def test_an_answer_for_a_shard_that_is_gone_is_dropped(world: ShareWorld) -> Non
     world.groups.stop_leading(world.groups.partition_index("g"))
     for answer in first:
         answer()
-    beat = world.beat("m", 1)
+    beat = world.beat("m", 2)
     world.clock.run()
     assert not world.states.states.keys() - {("g", world.topic_id, 0), ("g", world.topic_id, 1)}
     assert beat.response.error_code == ErrorCode.NONE

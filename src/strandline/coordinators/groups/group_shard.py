@@ -312,9 +312,9 @@ class GroupShard:
 
     def _fetch(self, event: FetchOffsets, step: StepContext) -> None:
         group = self.groups.get(event.request.group_id)
-        code = ErrorCode.GROUP_ID_NOT_FOUND if isinstance(group, ShareGroup) else ErrorCode.NONE
-        if isinstance(group, ConsumerGroup):
-            code = consumer_offsets.fetch_error(group, event.request)
+        code = (
+            consumer_offsets.fetch_error(group, event.request) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
+        )
         if code is ErrorCode.NONE:
             offsets.fetch(self.offsets, event, step)
         else:

@@ -16,7 +16,7 @@ MEMBER_ID_LENGTH_MAX = 36
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
     """Raise RequestError for what is wrong regardless of the group."""
     if not 1 <= len(request.member_id) <= MEMBER_ID_LENGTH_MAX:
-        raise invalid("Invalid member id in the request.")
+        raise invalid("")
     if is_blank(request.member_id):
         raise invalid("MemberId can't be empty.")
     if is_blank(request.group_id):

@@ -86,7 +86,7 @@ def on_answer(group: ShareGroup, event: ShareStateAnswered, step: StepContext) -
     if event.codes:
         # A request that was given up may still be under way. The share coordinator fences it by the higher epoch of
         # the next one; else it would begin a partition again that is being read.
-        group.group_epoch += 1
+        group.move_epoch()
         records.append(group_epoch_record(group))
         group.may_lack_state = True
         group.retry_at_ms = step.now_ms + PAUSE_MS

@@ -4,7 +4,8 @@ The group must be empty. What is meant is recorded first; then the share coordin
 answered when it has answered. While it has not, a second request is told to come again.
 
 Otherwise than in Kafka, AlterShareGroupOffsets gives the group a new epoch. The share coordinator fences only lower
-epochs. So a leader that still delivers from the old offsets could go on, or write over the new ones.
+epochs. So a leader that still delivers from the old offsets could go on, or write over the new ones. And a start offset
+below -1, which Kafka stores, is refused.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def alter(groups: MutableMapping[str, Group], event: AlterShareOffsets, step: St
     request = event.request
     try:
         if not request.group_id:
-            raise RequestError(ErrorCode.INVALID_GROUP_ID, "")
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
         group = share_group(groups.get(request.group_id) or ShareGroup(request.group_id), request.group_id)
         _check_is_idle(group)
     except RequestError as refused:
@@ -80,7 +81,7 @@ def alter(groups: MutableMapping[str, Group], event: AlterShareOffsets, step: St
         step.reply(event.token, response)
         return
     groups[request.group_id] = group
-    group.group_epoch += 1
+    group.move_epoch()
     asked = initialization.ask(group, starts, step.topics, request=event, response=response)
     step.append(group_epoch_record(group), state_record(group))
     step.effects.append(asked)
@@ -118,7 +119,7 @@ def delete_offsets(found: Group | None, event: DeleteShareOffsets, step: StepCon
     request = event.request
     try:
         if not request.group_id:
-            raise RequestError(ErrorCode.INVALID_GROUP_ID, "")
+            raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
         group = share_group(found, request.group_id)
         _check_is_idle(group)
     except RequestError as refused:

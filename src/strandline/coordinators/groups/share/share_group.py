@@ -26,6 +26,10 @@ JOIN_EPOCH = 0
 """The member epoch with which a member joins."""
 
 
+INITIAL_GROUP_EPOCH = 2
+"""The first epoch of a group, as in Kafka: epoch 1 stands for the empty assignment that a new group has."""
+
+
 class ShareGroupState(StrEnum):
     EMPTY = "Empty"
     STABLE = "Stable"
@@ -120,6 +124,9 @@ class ShareGroup:
         member.subscribed_topic_names = names
         self._subscribed = None
         self.may_lack_state = True
+
+    def move_epoch(self) -> None:
+        self.group_epoch = max(self.group_epoch + 1, INITIAL_GROUP_EPOCH)
 
     def set_target(self, target: Mapping[str, Assignment], *, epoch: int, now_ms: int) -> None:
         self.target = dict(target)

@@ -37,7 +37,7 @@ def maybe_move_epoch(group: ShareGroup, step: StepContext, *, must_move: bool) -
     elif not must_move:
         return []
     group.metadata_hash = new_hash
-    group.group_epoch += 1
+    group.move_epoch()
     group.epoch_is_spent = False
     return [group_epoch_record(group)]
 
