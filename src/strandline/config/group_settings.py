@@ -60,7 +60,8 @@ class GroupSettings:
         "group.coordinator.rebalance.protocols",
         (CLASSIC, "consumer", "streams"),
         one_of(CLASSIC, "consumer", "share", "streams"),
-        "The protocols that groups may use. `classic` cannot be left out; there are no share or streams groups yet.",
+        "The protocols that groups may use. `classic` cannot be left out. Share groups go by `share.version`, as in "
+        "Apache Kafka; there are no streams groups yet.",
     )
     group_consumer_session_timeout_ms: int = integer(
         "group.consumer.session.timeout.ms", 45_000, at_least(1), "How long a silent consumer stays a member."
