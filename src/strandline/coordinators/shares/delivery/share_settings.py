@@ -1,0 +1,22 @@
+"""Settings of a share group, as its share partitions use them. The values here are Kafka's defaults."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ShareSettings(NamedTuple):
+    """The settings of one share group at one moment."""
+
+    delivery_count_limit: int = 5
+    lock_duration_ms: int = 30_000
+    record_locks_max: int = 2_000
+    """Records between the start offset and the last one that was acquired."""
+    auto_offset_reset: str = "latest"
+    is_read_committed: bool = False
+    renews_locks: bool = True
+
+    @property
+    def shrinks_from(self) -> int:
+        """Return the number of deliveries from which on records are delivered in ever smaller parts."""
+        return max(2, (self.delivery_count_limit + 1) // 2)

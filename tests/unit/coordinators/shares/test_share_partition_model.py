@@ -1,0 +1,344 @@
+"""SharePartition beside a naive model: a dictionary with one entry per record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from strandline.coordinators.shares.delivery.offset_ranges import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, DONE
+from strandline.coordinators.shares.delivery.share_partition import (
+    ACCEPT,
+    GAP_TYPE,
+    REJECT,
+    RELEASE,
+    RENEW,
+    AcknowledgedBatch,
+    SharePartition,
+    StateChange,
+)
+from strandline.coordinators.shares.delivery.share_settings import ShareSettings
+from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
+from strandline.errors import RequestError
+
+MEMBERS = ("ann", "bob", "cleo")
+LOCK_S = 30.0
+TARGETS = {GAP_TYPE: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED, RELEASE: AVAILABLE}
+
+
+class FakeBatches:
+    """Batches of a log, read from an offset on."""
+
+    def __init__(self, batches: list[tuple[int, int]]) -> None:
+        self.batches = batches
+
+    @property
+    def first_offset(self) -> int:
+        return self.batches[0][0]
+
+    def cover(self, offset: int) -> int:
+        return next((last for _, last in self.batches if last >= offset), self.batches[-1][1])
+
+    def bases(self, first: int, last: int) -> list[int]:
+        return [base for base, _ in self.batches if first <= base <= last]
+
+
+@dataclass
+class Record:
+    """One record of the model."""
+
+    state: int = AVAILABLE
+    count: int = 0
+    member: str = ""
+    deadline: float = 0.0
+    change: StateChange | None = None
+
+
+@dataclass
+class Stored:
+    """A naive share coordinator: what it keeps for each offset."""
+
+    start_offset: int = NO_START_OFFSET
+    records: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def write(self, start_offset: int, batches: tuple[StateBatch, ...]) -> None:
+        if start_offset != NO_START_OFFSET:
+            assert start_offset >= self.start_offset, "the stored start offset went back"
+            self.start_offset = start_offset
+        for first, last, state, count in batches:
+            for offset in range(first, last + 1):
+                known = self.records.get(offset, (0, -1))
+                self.records[offset] = max(known, (state, count), key=lambda each: (each[1], each[0]))
+
+    def load(self) -> ShareState:
+        offsets = sorted(each for each in self.records if each >= self.start_offset)
+        return ShareState(1, self.start_offset, tuple(StateBatch(each, each, *self.records[each]) for each in offsets))
+
+
+class Deliveries(RuleBasedStateMachine):
+    """Members acquire, acknowledge, time out and leave; writes are stored late, or never."""
+
+    @initialize(limit=st.sampled_from((2, 3, 5)), locks_max=st.sampled_from((5, 40)), start=st.sampled_from((0, 7)))
+    def begin(self, limit: int, locks_max: int, start: int) -> None:
+        self.settings = ShareSettings(delivery_count_limit=limit, record_locks_max=locks_max)
+        self.log: list[tuple[int, int]] = []
+        self.log_start = start
+        self.log_end = start
+        self.now = 0.0
+        self.stored = Stored()
+        self.share = SharePartition(ShareState(1, NO_START_OFFSET, ()), start)
+        self.records: dict[int, Record] = {}
+        self.pending: list[StateChange] = []
+        self.accepted: set[int] = set()
+        """Offsets whose acceptance was stored."""
+
+    # The log
+
+    @rule(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=4), hole=st.integers(0, 3))
+    def produce(self, sizes: list[int], hole: int) -> None:
+        self.log_end += hole
+        for size in sizes:
+            self.log.append((self.log_end, self.log_end + size - 1))
+            self.log_end += size
+
+    @rule(by=st.integers(1, 8))
+    def trim(self, by: int) -> None:
+        self.log_start = min(self.log_end, self.log_start + by)
+        self.log = [each for each in self.log if each[1] >= self.log_start]
+        self.share.move_start(self.log_start)
+        self.forget_below(self.share.start_offset)
+
+    @precondition(lambda self: len(self.log) > 1)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        self.log.remove(data.draw(st.sampled_from(self.log[:-1])))
+
+    def forget_below(self, start: int) -> None:
+        for offset in [each for each in self.records if each < start]:
+            del self.records[offset]
+
+    # Members
+
+    @rule(
+        member=st.sampled_from(MEMBERS),
+        records_max=st.integers(1, 12),
+        batch_size=st.integers(1, 12),
+        is_strict=st.booleans(),
+        read_max=st.integers(1, 5),
+    )
+    def acquire(self, member: str, records_max: int, batch_size: int, is_strict: bool, read_max: int) -> None:
+        offset = self.share.next_offset
+        read = [each for each in self.log if each[1] >= offset][:read_max]
+        if not read:
+            return
+        before, end_before = self.share.in_flight, self.share.end_offset
+        available = [each for each in sorted(self.records) if self.is_available(each)]
+        taken = self.share.acquire(
+            member,
+            FakeBatches(read),
+            self.now,
+            self.settings,
+            records_max=records_max,
+            batch_size=batch_size,
+            is_strict=is_strict,
+        )
+        for gone in [each for each in available if each < read[0][0]]:
+            self.records[gone].state = ARCHIVED
+            available.remove(gone)
+        if self.share.end_offset > end_before:
+            begun = [each for each in self.records if self.records[each].state not in DONE or self.records[each].change]
+            assert end_before - min(begun, default=end_before) < self.settings.record_locks_max
+        for hole in range(end_before, self.share.end_offset):
+            self.records[hole] = Record(ARCHIVED if hole < read[0][0] else AVAILABLE)
+        count = 0
+        for first, last, delivery_count in taken:
+            assert last <= read[-1][1]
+            for each in range(first, last + 1):
+                record = self.records[each]
+                assert self.is_available(each), f"{each} was given twice"
+                record.state, record.member, record.deadline = ACQUIRED, member, self.now + LOCK_S
+                record.count += 1
+                assert record.count == delivery_count <= self.settings.delivery_count_limit
+                count += 1
+        if is_strict:
+            assert count <= records_max
+        assert [each[0] for each in taken] == sorted(each[0] for each in taken)
+        counts = {each.count for each in taken}
+        if max(counts, default=0) > self.settings.shrinks_from:
+            assert len(counts) == 1, "records that were delivered often came with others"
+            if self.settings.delivery_count_limit in counts and self.settings.delivery_count_limit > 2:
+                assert count == 1, "a last delivery was not alone"
+        if available or before < self.settings.record_locks_max:
+            readable = [each for each in available if each <= read[-1][1]]
+            if readable or read[-1][1] >= end_before:
+                assert taken, "there was something to acquire"
+        self.forget_below(self.share.start_offset)
+
+    def is_available(self, offset: int) -> bool:
+        record = self.records[offset]
+        return record.state == AVAILABLE and record.change is None
+
+    @precondition(lambda self: any(each.state == ACQUIRED for each in self.records.values()))
+    @rule(
+        data=st.data(), size=st.integers(1, 6), kind=st.sampled_from((GAP_TYPE, ACCEPT, ACCEPT, RELEASE, REJECT, RENEW))
+    )
+    def acknowledge_held(self, data: st.DataObject, size: int, kind: int) -> None:
+        """Acknowledge what the member holds; the next offsets, too, though they may be another's."""
+        held = sorted(each for each in self.records if self.records[each].state == ACQUIRED)
+        first = data.draw(st.sampled_from(held))
+        last = first
+        while last < first + size - 1 and last + 1 in held:
+            last += 1
+        self.acknowledge(self.records[first].member, first, last, bytes([kind]))
+
+    @rule(data=st.data(), member=st.sampled_from(MEMBERS))
+    def acknowledge_anything(self, data: st.DataObject, member: str) -> None:
+        first = data.draw(st.integers(max(0, self.share.start_offset - 3), self.share.end_offset + 2))
+        last = data.draw(st.integers(first, min(first + 12, max(first, self.share.end_offset + 2))))
+        size = data.draw(st.sampled_from((1, last - first + 1)))
+        kinds = data.draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))
+        self.acknowledge(member, first, last, bytes(kinds))
+
+    def acknowledge(self, member: str, first: int, last: int, kinds: bytes) -> None:
+        wanted = [each for each in range(first, last + 1) if each >= self.share.start_offset]
+        is_right = last < self.share.start_offset or (
+            last < self.share.end_offset
+            and all(
+                self.share.ranges.find(each).state == 5  # type: ignore[union-attr]
+                or (
+                    self.records[each].state == ACQUIRED
+                    and self.records[each].member == member
+                    and self.records[each].change is None
+                )
+                for each in wanted
+            )
+        )
+        batch = AcknowledgedBatch(first, last, kinds)
+        if not is_right:
+            with pytest.raises(RequestError):
+                self.share.acknowledge(member, [batch], self.now, self.settings)
+            return
+        change = self.share.acknowledge(member, [batch], self.now, self.settings)
+        for each in wanted:
+            record = self.records[each]
+            if record.state != ACQUIRED:
+                continue
+            of_offset = kinds[0] if len(kinds) == 1 else kinds[each - first]
+            if of_offset == RENEW:
+                record.deadline = self.now + LOCK_S
+            else:
+                self.change(record, TARGETS[of_offset], change)
+        if change is not None:
+            self.pending.append(change)
+
+    @rule(member=st.sampled_from(MEMBERS))
+    def leave(self, member: str) -> None:
+        change = self.share.release(member, self.settings)
+        held = [each for each in self.records.values() if each.state == ACQUIRED and each.member == member]
+        assert (change is not None) == bool(held)
+        for record in held:
+            self.change(record, AVAILABLE, change)
+        if change is not None:
+            self.pending.append(change)
+
+    def change(self, record: Record, state: int, change: StateChange | None) -> None:
+        if state == AVAILABLE and record.count >= self.settings.delivery_count_limit:
+            state = ARCHIVED
+        record.state, record.change = state, change
+
+    # The share coordinator
+
+    @precondition(lambda self: self.pending)
+    @rule(is_stored=st.sampled_from((True, True, False)))
+    def answer(self, is_stored: bool) -> None:
+        change = self.pending.pop(0)
+        start_offset, _, batches = change.write
+        changed = [each for each in self.records if self.records[each].change is change]
+        for each in changed:
+            self.records[each].change = None
+        if is_stored:
+            self.stored.write(start_offset, batches)
+            self.accepted.update(each for each in changed if self.records[each].state == ACKNOWLEDGED)
+            self.share.commit(change)
+        else:
+            for each in changed:
+                self.hold_again(self.records[each])
+            self.share.revert(change, self.settings)
+        self.forget_below(self.share.start_offset)
+
+    def hold_again(self, record: Record) -> None:
+        record.state = ACQUIRED
+        if record.deadline <= self.now:
+            self.time_out(record)
+
+    def time_out(self, record: Record) -> None:
+        record.state = ARCHIVED if record.count >= self.settings.delivery_count_limit else AVAILABLE
+
+    @rule(by=st.sampled_from((1.0, 10.0, 30.0)), is_stored=st.booleans())
+    def pass_time(self, by: float, is_stored: bool) -> None:
+        self.now += by
+        late = [each for each in self.records.values() if each.state == ACQUIRED and each.deadline <= self.now]
+        write = self.share.expire(self.now, self.settings)
+        assert (write is not None) == bool(late)
+        for record in late:
+            self.time_out(record)
+        if write is not None and is_stored and not self.pending:
+            self.stored.write(write.start_offset, write.batches)
+        self.forget_below(self.share.start_offset)
+
+    @rule()
+    def lose_leader(self) -> None:
+        """Another broker leads: it has what was stored, and no locks."""
+        if self.stored.start_offset == NO_START_OFFSET:
+            return
+        self.pending.clear()
+        start = max(self.stored.start_offset, self.log_start)
+        self.share = SharePartition(self.stored.load(), self.stored.start_offset)
+        self.share.move_start(self.log_start)
+        known = {each: self.stored.records.get(each, (AVAILABLE, 0)) for each in range(start, self.share.end_offset)}
+        self.records = {each: Record(state, count) for each, (state, count) in known.items()}
+        self.forget_below(self.share.start_offset)
+
+    # What always holds
+
+    @invariant()
+    def same_as_model(self) -> None:
+        if not hasattr(self, "share"):
+            return
+        share = self.share
+        ranges = share.ranges.ranges
+        assert share.ranges.firsts == [each.first for each in ranges]
+        offset = share.start_offset
+        for each in ranges:
+            assert each.first == offset, "a hole between ranges"
+            offset = each.last + 1
+            for within in range(each.first, each.last + 1):
+                record = self.records[within]
+                state = ARCHIVED if each.state == 5 else each.state
+                assert (state, each.count) == (record.state, record.count) or (state in DONE and state == record.state)
+                assert each.change is record.change
+                if state == ACQUIRED:
+                    assert each.lock is not None
+                    assert (each.lock.member_id, each.lock.deadline) == (record.member, record.deadline)
+        assert offset == share.end_offset
+        assert len(self.records) == share.in_flight
+        assert share.done_count == sum(each.state in DONE for each in self.records.values())
+        if ranges:
+            assert ranges[0].state not in DONE or ranges[0].change is not None
+        available = [each for each in self.records if self.is_available(each)]
+        assert share.next_offset == min(available, default=share.end_offset)
+        deadlines = [each.deadline for each in self.records.values() if each.state == ACQUIRED]
+        if deadlines:
+            assert share.locks.next_deadline is not None
+            assert share.locks.next_deadline <= min(deadlines)
+        for each in self.accepted:
+            assert each < share.start_offset or self.records[each].state == ACKNOWLEDGED, (
+                "an accepted record came again"
+            )
+
+
+TestDeliveries = Deliveries.TestCase
+TestDeliveries.settings = hypothesis_settings(max_examples=60, stateful_step_count=40, deadline=None)
