@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.persister import Persister
+    from strandline.broker.coordinating.share_delivery import ShareDelivery
     from strandline.broker.coordinating.share_driver import ShareDriver
     from strandline.broker.coordinating.share_offsets import ShareOffsets
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
@@ -49,6 +50,7 @@ class LateParts:
         self.share_coordinator = Lazy(self._make_share_coordinator)
         self.persister = Lazy(self._make_persister)
         self.share_offsets = Lazy(self._make_share_offsets)
+        self.share_delivery = Lazy(self._make_share_delivery)
         self.lag = Lazy(self._make_lag)
         self.retention = Lazy(self._make_retention)
         self.cleaner = Lazy(self._make_cleaner)
@@ -91,6 +93,11 @@ class LateParts:
         from strandline.broker.coordinating.share_offsets import ShareOffsets
 
         return ShareOffsets(self._environment, self._storage.replicas.partition, self.persister.get)
+
+    def _make_share_delivery(self) -> ShareDelivery:
+        from strandline.broker.coordinating.share_delivery import ShareDelivery
+
+        return ShareDelivery(self._environment, self.persister.get())
 
     def _make_lag(self) -> LagSampler:
         from strandline.broker.coordinating.lag_sampler import LagSampler

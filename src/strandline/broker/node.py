@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.persister import Persister
+    from strandline.broker.coordinating.share_delivery import ShareDelivery
     from strandline.broker.coordinating.share_driver import ShareDriver
     from strandline.broker.coordinating.share_offsets import ShareOffsets
     from strandline.broker.coordinating.transaction_driver import TransactionDriver
@@ -370,6 +371,11 @@ class Node:
     def share_offsets(self) -> ShareOffsets:
         """Where share groups are in their partitions."""
         return self.late.share_offsets.get()
+
+    @cached_property
+    def share_delivery(self) -> ShareDelivery:
+        """The share partitions whose data this broker leads."""
+        return self.late.share_delivery.get()
 
     @cached_property
     def lag(self) -> LagSampler:

@@ -89,7 +89,7 @@ def parse_share_fetch(view: memoryview, at: int, version: int) -> ShareFetchRequ
     try:
         group_id, at = read_name(view, at, True)
         member_id, at = read_name(view, at, True)
-        head = _FETCH_HEAD.unpack_from(view, at)
+        epoch, wait_ms, size_min, size_max, records_max, batch_size = _FETCH_HEAD.unpack_from(view, at)
         at += _FETCH_HEAD.size
         mode, is_renewal = 0, False
         if version >= RENEWS_FROM:
@@ -100,7 +100,20 @@ def parse_share_fetch(view: memoryview, at: int, version: int) -> ShareFetchRequ
         skip_tags(view, at)
     except (StructError, IndexError) as error:
         raise MalformedMessage("a ShareFetch request that ends too early") from error
-    return ShareFetchRequest(group_id, member_id, *head, mode, is_renewal, partitions, forgotten)
+    return ShareFetchRequest(
+        group_id,
+        member_id,
+        epoch,
+        wait_ms,
+        size_min,
+        size_max,
+        records_max,
+        batch_size,
+        mode,
+        is_renewal,
+        partitions,
+        forgotten,
+    )
 
 
 def parse_share_acknowledge(view: memoryview, at: int, version: int) -> ShareAcknowledgeRequest:

@@ -466,6 +466,10 @@ class Connection:
             self.transport.close()
             self.on_closed()
 
+    def when_closed(self, callback: Callable[[], object]) -> None:
+        """Call back once when the connection is closed."""
+        self.limits.on_closed.setdefault(self, []).append(callback)
+
     def on_closed(self) -> None:
         """The transport is gone; let go of everything that belonged to it."""
         if self.closed:

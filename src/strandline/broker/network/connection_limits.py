@@ -60,6 +60,8 @@ class ConnectionLimits:
         """Whether requests that were started are finished, and none is started any more."""
         self.muted: dict[LimitedConnection, TimerHandle] = {}
         """Connections of clients that are above a quota, each with what ends its wait."""
+        self.on_closed: dict[LimitedConnection, list[Callable[[], object]]] = {}
+        """What is to be called when a connection is closed."""
         self.creation_delay_ms: Callable[[str], int] | None = None
         """How long a connection from an address is held before it is closed, because of a quota; 0 if it is welcome."""
         self._starved: deque[LimitedConnection] = deque()
@@ -163,6 +165,8 @@ class ConnectionLimits:
                 del self.connections_by_listener_host[place]
         self.deadlines.on_closed(connection)
         self.unsent.forget(connection)
+        for callback in self.on_closed.pop(connection, ()):
+            callback()
         if (timer := self.muted.pop(connection, None)) is not None:
             timer.cancel()
         left = self.connections_by_host.get(host, 0) - 1

@@ -45,7 +45,7 @@ BOTH: Final = (BROKER, CONTROLLER)
 OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
-SHARE_APIS: Final = frozenset((76, 77, *range(83, 88), 90, 91, 92))
+SHARE_APIS: Final = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92))
 """Served only where share groups are on."""
 
 TELEMETRY_APIS = (71, 72)
@@ -143,6 +143,15 @@ def routes(listener: str = BROKER, *, serves_shares: bool = False) -> dict[int, 
         for route in _table()
         if listener in route.listeners and (serves_shares or route.api_key not in SHARE_APIS)
     }
+
+
+def _late(module: str) -> Hot:
+    """Return the `start` of a handler that is imported when it is first called: few brokers need it."""
+
+    def start(*arguments: Any) -> None:
+        import_module(f"strandline.handlers.{module}").start(*arguments)
+
+    return start
 
 
 def _table() -> list[Route]:
@@ -270,6 +279,8 @@ def _table() -> list[Route]:
         Route(75, "DescribeTopicPartitions", (0, 0), 0, "k75_describe_topic_partitions"),
         Route(76, "ShareGroupHeartbeat", (1, 1), 0, "k76_share_group_heartbeat"),
         Route(77, "ShareGroupDescribe", (1, 1), 0, "k77_share_group_describe"),
+        Route(78, "ShareFetch", (1, 2), 0, "k78_share_fetch", hot=_late("k78_share_fetch")),
+        Route(79, "ShareAcknowledge", (1, 2), 0, "k79_share_acknowledge", hot=_late("k79_share_acknowledge")),
         Route(83, "InitializeShareGroupState", (0, 0), 0, "k83_initialize_share_group_state"),
         Route(84, "ReadShareGroupState", (0, 0), 0, "k84_read_share_group_state"),
         Route(85, "WriteShareGroupState", (0, 1), 0, "k85_write_share_group_state"),

@@ -43,9 +43,9 @@ _CLUSTER_CONFIGS: Final = whole(Operation.DESCRIBE_CONFIGS, CLUSTER)
 _GROUP_READ: Final = whole(Operation.READ, GROUP, "group_id")
 _TRANSACTION_WRITE: Final = whole(Operation.WRITE, TRANSACTIONAL_ID, "transactional_id")
 
-IN_HANDLER: Final = frozenset((0, 1, 3, *range(38, 42), 75))
-"""Produce, Fetch, Metadata and DescribeTopicPartitions check each topic themselves, while they answer for it. The
-handlers of delegation tokens know the owners."""
+IN_HANDLER: Final = frozenset((0, 1, 3, *range(38, 42), 75, 78, 79))
+"""Produce, Fetch, Metadata, DescribeTopicPartitions, ShareFetch and ShareAcknowledge check each topic themselves, while
+they answer for it. The handlers of delegation tokens know the owners."""
 
 RIGHTS: Final[dict[int, Check]] = {
     0: no_right,
@@ -128,6 +128,8 @@ RIGHTS: Final[dict[int, Check]] = {
     75: no_right,
     76: in_turn(_GROUP_READ, subscription),
     77: described_groups("group_ids"),
+    78: no_right,
+    79: no_right,
     83: _CLUSTER_ACTION,
     84: _CLUSTER_ACTION,
     85: _CLUSTER_ACTION,

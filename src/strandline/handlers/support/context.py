@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         LagObserver,
         LogScrubbing,
         ShareCoordinator,
+        ShareDeliverer,
         ShareOffsetReader,
         TelemetryReceiver,
         TransactionCoordinator,
@@ -155,6 +156,9 @@ class BrokerServices(Protocol):
     def share_offsets(self) -> ShareOffsetReader: ...
 
     @property
+    def share_delivery(self) -> ShareDeliverer: ...
+
+    @property
     def lag(self) -> LagObserver: ...
 
     @property
@@ -273,6 +277,9 @@ class Connection(Protocol):
     def begin(self, correlation_id: int, *, flexible_header: bool, is_produce: bool = False) -> Exchange: ...
     def reply_now(self, correlation_id: int, flexible_header: bool, body: bytes) -> None: ...
     def leave_unanswered(self) -> None: ...
+    def when_closed(self, callback: Callable[[], object]) -> None:
+        """Call back once when the connection is closed."""
+
     def go_on(self) -> None: ...
     def close(self) -> None: ...
 

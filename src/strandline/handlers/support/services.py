@@ -17,12 +17,18 @@ if TYPE_CHECKING:
     from strandline.coordinators.groups.history.group_history import GroupHistory
     from strandline.coordinators.offsets.plain_commit import PlainCommit
     from strandline.coordinators.shares import events as share_events
+    from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
+    from strandline.coordinators.shares.delivery.share_partition import AcknowledgedBatch
+    from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
+    from strandline.coordinators.shares.delivery.share_settings import ShareSettings
     from strandline.coordinators.transactions import events as transaction_events
     from strandline.coordinators.transactions.transaction_shard import TransactionShard
     from strandline.errors import ErrorCode, StrandlineError
+    from strandline.handlers.support.context import Connection
     from strandline.ids import TopicPartition
     from strandline.lag.samples import Window
     from strandline.log.maintenance.cleanable import Cleanable, Cleaned
+    from strandline.log.segment.log_slice import LogSlice
     from strandline.log.segment.time_lookup import Part
     from strandline.observability.client_telemetry import ClientTelemetry
     from strandline.partition.counting import Counted
@@ -131,6 +137,63 @@ class ShareOffsetReader(Protocol):
         partitions: Sequence[NamedSharePartition],
         on_done: Callable[[dict[tuple[UUID, int], ShareOffset]], object],
     ) -> None: ...
+
+
+class ShareReader(Protocol):
+    """A ShareFetch that waits for records."""
+
+    def look_again(self) -> None:
+        """Look at once: there is something to acquire, or the share partition was loaded or dropped."""
+
+    def on_refused(self, name: PartitionName, code: ErrorCode) -> None:
+        """Learn that a share partition cannot be served."""
+
+
+class ServedSharePartition(Protocol):
+    """A share partition on the broker that leads its data."""
+
+    partition: Partition
+    readers: dict[ShareReader, None]
+
+    @property
+    def is_loaded(self) -> bool: ...
+
+    @property
+    def next_offset(self) -> int: ...
+
+    def can_serve(self) -> bool: ...
+    def read(self, size_bytes_max: int, *, at_least_one: bool, may_block: bool) -> LogSlice | None: ...
+
+    def acquire(
+        self,
+        member_id: str,
+        records: LogSlice,
+        *,
+        records_max: int,
+        batch_size: int,
+        is_strict: bool,
+        may_block: bool,
+    ) -> tuple[LogSlice | None, list[AcquiredRange]]: ...
+
+    def acknowledge(
+        self,
+        member_id: str,
+        batches: Sequence[AcknowledgedBatch],
+        on_done: Callable[[ErrorCode, str | None], object],
+    ) -> None: ...
+
+
+class ShareDeliverer(Protocol):
+    """The share partitions whose data this broker leads."""
+
+    @property
+    def sessions(self) -> ShareSessions[Connection]: ...
+
+    def settings_of(self, group_id: str) -> ShareSettings: ...
+    def find(self, group_id: str, name: PartitionName) -> ServedSharePartition | None: ...
+    def open(self, group_id: str, partition: Partition) -> ServedSharePartition: ...
+    def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession[Connection]: ...
+    def end_session(self, session: ShareSession[Connection]) -> None: ...
 
 
 class RecordCounting(Protocol):

@@ -182,7 +182,7 @@ class Deliveries:
         if is_strict:
             assert count <= records_max
         assert [each[0] for each in taken] == sorted(each[0] for each in taken)
-        counts = {each.count for each in taken}
+        counts = {each.delivery_count for each in taken}
         if max(counts, default=0) > self.settings.shrinks_from:
             assert len(counts) == 1, "records that were delivered often came with others"
             if self.settings.delivery_count_limit in counts and self.settings.delivery_count_limit > 2:
@@ -301,6 +301,7 @@ class Deliveries:
             self.time_out(record)
         if write is not None and is_stored and not self.pending:
             self.store(write.start_offset, write.batches)
+            self.share.on_stored(write)
         self.forget_below(self.share.start_offset)
 
     def lose_leader(self) -> None:

@@ -35,7 +35,7 @@ class AcquiredRange(NamedTuple):
 
     first: int
     last: int
-    count: int
+    delivery_count: int
     """How often they were delivered, this time included."""
 
 
@@ -161,11 +161,9 @@ class Acquisition:
         self._lock.held += size
         self._lock.spans.append((acquired.first, acquired.last))
         taken = self.taken
-        if taken and taken[-1].last + 1 == acquired.first and taken[-1].count == acquired.count and not self._splits():
-            taken[-1] = AcquiredRange(taken[-1].first, acquired.last, acquired.count)
+        before = taken[-1] if taken else None
+        # Ranges of new records stay apart: they have the size that the client asked for.
+        if before is not None and before.last + 1 == acquired.first and before.delivery_count == acquired.count > 1:
+            taken[-1] = AcquiredRange(before.first, acquired.last, acquired.count)
         else:
             taken.append(AcquiredRange(acquired.first, acquired.last, acquired.count))
-
-    def _splits(self) -> bool:
-        """Return whether neighbours stay apart: the ranges of new records have the size that the client asked for."""
-        return self.taken[-1].count == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
+
+K = TypeVar("K", int, str)
 
 
 class RecordLock:
@@ -42,12 +45,8 @@ class RecordLocks:
             self.remove(lock)
 
     def remove(self, lock: RecordLock) -> None:
-        for groups, key in ((self._by_duration, lock.duration_ms), (self._by_member, lock.member_id)):
-            group = groups.get(key)  # type: ignore[attr-defined]
-            if group is not None:
-                group.pop(lock, None)
-                if not group:
-                    del groups[key]  # type: ignore[attr-defined]
+        _remove(self._by_duration, lock.duration_ms, lock)
+        _remove(self._by_member, lock.member_id, lock)
 
     def of_member(self, member_id: str) -> list[RecordLock]:
         return list(self._by_member.get(member_id, ()))
@@ -64,3 +63,11 @@ class RecordLocks:
                 lock.is_expired = True
                 self.remove(lock)
                 yield lock
+
+
+def _remove(groups: dict[K, dict[RecordLock, None]], key: K, lock: RecordLock) -> None:
+    group = groups.get(key)
+    if group is not None:
+        group.pop(lock, None)
+        if not group:
+            del groups[key]

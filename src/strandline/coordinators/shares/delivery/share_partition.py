@@ -302,10 +302,14 @@ class SharePartition:
             moved = max(0, start_offset - self.start_offset)
         return StateWrite(start_offset, self.done_count - moved, _joined(batches, start_offset))
 
+    def on_stored(self, write: StateWrite) -> None:
+        """Learn that a write was stored."""
+        if write.start_offset != NO_START_OFFSET:
+            self._is_start_stored = True
+
     def commit(self, change: StateChange) -> None:
         """Make a change final: it is stored."""
-        if change.write.start_offset != NO_START_OFFSET:
-            self._is_start_stored = True
+        self.on_stored(change.write)
         for found in change.ranges:
             found.change = None
             lock, found.lock = found.lock, None
@@ -446,7 +450,7 @@ def _without(taken: AcquiredRange, first: int, last: int) -> list[AcquiredRange]
         return [taken]
     pieces = []
     if taken.first < first:
-        pieces.append(AcquiredRange(taken.first, first - 1, taken.count))
+        pieces.append(AcquiredRange(taken.first, first - 1, taken.delivery_count))
     if last < taken.last:
-        pieces.append(AcquiredRange(last + 1, taken.last, taken.count))
+        pieces.append(AcquiredRange(last + 1, taken.last, taken.delivery_count))
     return pieces

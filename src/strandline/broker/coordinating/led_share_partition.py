@@ -1,0 +1,413 @@
+"""A share partition beside the leader of its data: loads it, stores its changes, ends its locks, wakes its readers.
+
+It listens to the data partition. When this broker no longer leads that in the same epoch, it is dropped with all locks;
+the next leader loads what was stored.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+from uuid import UUID
+
+from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
+from strandline.coordinators.shares.delivery.share_partition import (
+    AcknowledgedBatch,
+    SharePartition,
+    StateChange,
+    StateWrite,
+)
+from strandline.coordinators.shares.delivery.share_settings import ShareSettings
+from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
+from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
+from strandline.log.segment.log_slice import LogSlice
+from strandline.log.segment.time_lookup import FoundTime
+from strandline.partition.partition import Partition
+from strandline.partition.share_batches import SliceBatches, load_aborted
+from strandline.runtime.runtime import TimerHandle
+
+if TYPE_CHECKING:
+    from strandline.handlers.support.services import ShareReader
+
+log = logging.getLogger("strandline.shares")
+
+OnAcknowledged = Callable[[ErrorCode, str | None], object]
+_DURATION: Final = re.compile(r"by_duration:p(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?)?")
+_FENCED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
+_ABSENT: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
+
+
+class StatePersister(Protocol):
+    """The share coordinator, wherever it is. It stores the writes of a share partition in the order of the calls."""
+
+    def read(
+        self,
+        group_id: str,
+        topic_id: UUID,
+        partition: int,
+        leader_epoch: int,
+        on_done: Callable[[ErrorCode, ShareState | None], object],
+        /,
+    ) -> None: ...
+
+    def write(
+        self,
+        group_id: str,
+        topic_id: UUID,
+        partition: int,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        on_done: Callable[[ErrorCode], object],
+        /,
+    ) -> None: ...
+
+
+def client_code(code: ErrorCode) -> ErrorCode:
+    """Return what a client is answered for an error of the share coordinator."""
+    if code in _FENCED:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code in _ABSENT or code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code in (
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class LedSharePartition:
+    """One share partition on the broker that leads its data."""
+
+    __slots__ = (
+        "_is_waking",
+        "_on_dropped",
+        "_persister",
+        "_settings_of",
+        "_timer",
+        "_timer_at",
+        "group_id",
+        "is_dropped",
+        "is_retiring",
+        "leader_epoch",
+        "partition",
+        "readers",
+        "share",
+        "writes",
+    )
+
+    def __init__(
+        self,
+        group_id: str,
+        partition: Partition,
+        persister: StatePersister,
+        *,
+        settings_of: Callable[[str], ShareSettings],
+        on_dropped: Callable[[LedSharePartition], object],
+    ) -> None:
+        self.group_id = group_id
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self._persister = persister
+        self._settings_of = settings_of
+        self._on_dropped = on_dropped
+        self.share: SharePartition | None = None
+        """None while it is loaded."""
+        self.readers: dict[ShareReader, None] = {}
+        """Fetches that wait for records, in the order in which they came."""
+        self.writes = 0
+        """Writes that are not answered yet."""
+        self.is_dropped = False
+        self.is_retiring = False
+        """Whether it is dropped when all is written, because no member has a session."""
+        self._is_waking = False
+        self._timer: TimerHandle | None = None
+        self._timer_at = 0.0
+        partition.advance_listeners[self] = None
+
+    @property
+    def is_loaded(self) -> bool:
+        return self.share is not None
+
+    @property
+    def next_offset(self) -> int:
+        """Return where the next read begins."""
+        assert self.share is not None
+        return self.share.next_offset
+
+    @property
+    def settings(self) -> ShareSettings:
+        return self._settings_of(self.group_id)
+
+    # Loading
+
+    def load(self) -> None:
+        partition = self.partition
+        self._persister.read(self.group_id, partition.topic_id, partition.index, self.leader_epoch, self._on_state)
+
+    def _on_state(self, code: ErrorCode, state: ShareState | None) -> None:
+        if self.is_dropped:
+            return
+        if code or state is None:
+            log.warning("cannot load %r of share group %r: %s", self.partition, self.group_id, code.name)
+            self.drop(client_code(code))
+        elif state.start_offset != NO_START_OFFSET:
+            self._begin(state, state.start_offset)
+        else:
+            self._find_start(state)
+
+    def _find_start(self, state: ShareState) -> None:
+        """Begin where `share.auto.offset.reset` says."""
+        reset, partition = self.settings.auto_offset_reset.lower(), self.partition
+        if reset == "earliest":
+            self._begin(state, partition.log_start_offset)
+        elif reset == "latest":
+            self._begin(state, partition.high_watermark)
+        else:
+
+            def found(at: FoundTime | None, error: BaseException | None) -> None:
+                if self.is_dropped:
+                    return
+                if error is not None:
+                    self.drop(ErrorCode.UNKNOWN_SERVER_ERROR)
+                else:
+                    self._begin(state, partition.high_watermark if at is None else at.offset)
+
+            partition.offset_for_timestamp(partition.runtime.now_ms() - _milliseconds(reset), found)
+
+    def _begin(self, state: ShareState, start_offset: int) -> None:
+        self.share = SharePartition(state, start_offset)
+        self.share.move_start(self.partition.log_start_offset)
+        self._send_all()
+
+    # Reading
+
+    def can_serve(self) -> bool:
+        """Return whether there may be something to acquire."""
+        share = self.share
+        if share is None:
+            return False
+        settings, partition = self.settings, self.partition
+        if partition.log_start_offset > share.start_offset:
+            share.move_start(partition.log_start_offset)
+        visible = partition.last_stable_offset if settings.is_read_committed else partition.high_watermark
+        return share.next_offset < visible and share.has_room(settings.record_locks_max)
+
+    def read(self, size_bytes_max: int, *, at_least_one: bool, may_block: bool) -> LogSlice | None:
+        """Return batches from the next offset on. Raises ColdRead, or StrandlineError if the log cannot be read."""
+        assert self.share is not None
+        try:
+            return self.partition.read(
+                self.share.next_offset,
+                size_bytes_max=size_bytes_max,
+                committed_only=self.settings.is_read_committed,
+                at_least_one=at_least_one,
+                may_block=may_block,
+            )
+        except OffsetOutOfRange:
+            # Records that the group has seen were truncated by an unclean election: it waits for others.
+            return None
+
+    def acquire(
+        self,
+        member_id: str,
+        records: LogSlice,
+        *,
+        records_max: int,
+        batch_size: int,
+        is_strict: bool,
+        may_block: bool,
+    ) -> tuple[LogSlice | None, list[AcquiredRange]]:
+        """Give a member records of what was read; return the batches that hold them. Raises ColdRead.
+
+        None are left if all were aborted: then there may be others behind them.
+        """
+        share, settings, runtime = self.share, self.settings, self.partition.runtime
+        assert share is not None
+        batches = SliceBatches(records, may_block=may_block)
+        if settings.is_read_committed:
+            # Before anything is acquired, because a member must get at once what it acquires.
+            load_aborted(self.partition, batches.first_offset, may_block=may_block)
+        taken = share.acquire(
+            member_id,
+            batches,
+            runtime.monotonic(),
+            settings,
+            records_max=records_max,
+            batch_size=batch_size,
+            is_strict=is_strict,
+        )
+        if taken and settings.is_read_committed:
+            taken = share.discard(taken, batches.aborted(self.partition))
+        self._arm()
+        if not taken:
+            return None, taken
+        return batches.cut(taken[0].first, taken[-1].last), taken
+
+    # Acknowledging
+
+    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgedBatch], on_done: OnAcknowledged) -> None:
+        """Apply acknowledgements of a member; `on_done` is called when they are stored, or refused."""
+        share = self.share
+        if share is None:
+            on_done(ErrorCode.INVALID_RECORD_STATE, "nothing is acquired")
+            return
+        try:
+            change = share.acknowledge(member_id, batches, self.partition.runtime.monotonic(), self.settings)
+        except RequestError as error:
+            on_done(ErrorCode(error.code), str(error))
+            return
+        if change is None:
+            self._arm()
+            on_done(ErrorCode.NONE, None)
+        else:
+            self._store(change, on_done)
+
+    def release(self, member_id: str) -> None:
+        """Make available what a member holds: its session has ended."""
+        if self.share is not None:
+            change = self.share.release(member_id, self.settings)
+            if change is not None:
+                self._store(change, _ignore)
+
+    def _store(self, change: StateChange, on_done: OnAcknowledged) -> None:
+        def stored(code: ErrorCode) -> None:
+            self.writes -= 1
+            share = self.share
+            assert share is not None
+            if code:
+                share.revert(change, self.settings)
+            else:
+                share.commit(change)
+            self._after_write(code)
+            on_done(client_code(code) if code else ErrorCode.NONE, None)
+
+        self._write(change.write, stored)
+
+    def _write(self, write: StateWrite, stored: Callable[[ErrorCode], object]) -> None:
+        assert self.share is not None
+        self.writes += 1
+        self._persister.write(
+            self.group_id,
+            self.partition.topic_id,
+            self.partition.index,
+            self.share.state_epoch,
+            self.leader_epoch,
+            *write,
+            stored,
+        )
+
+    def _after_write(self, code: ErrorCode) -> None:
+        if self.is_dropped:
+            return
+        if code in _FENCED or code in _ABSENT:
+            log.info("dropping %r of share group %r: %s", self.partition, self.group_id, code.name)
+            self.drop()
+        elif self.is_retiring and not self.writes:
+            self.drop()
+        else:
+            self.wake()
+
+    # Locks
+
+    def _arm(self) -> None:
+        """Look again when the next lock ends."""
+        assert self.share is not None
+        deadline = self.share.locks.next_deadline
+        if deadline is None or self.is_dropped or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        runtime = self.partition.runtime
+        self._timer_at = deadline
+        self._timer = runtime.call_later(max(0.0, deadline - runtime.monotonic()), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        share = self.share
+        assert share is not None
+        write = share.expire(self.partition.runtime.monotonic(), self.settings)
+        self._arm()
+        if write is not None:
+            self._write(write, partial(self._on_expiry_stored, write))
+            self.wake()
+
+    def _on_expiry_stored(self, write: StateWrite, code: ErrorCode) -> None:
+        self.writes -= 1
+        if not code and self.share is not None:
+            self.share.on_stored(write)
+        self._after_write(code)
+
+    # Waiting
+
+    def on_advance(self, size_bytes: int) -> None:
+        if self.readers:
+            self.wake()
+
+    def on_gone(self) -> None:
+        self.drop()
+
+    def wake(self) -> None:
+        """Let readers look, one after the other, on a turn of its own."""
+        if self.readers and not self._is_waking:
+            self._is_waking = True
+            self.partition.runtime.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_waking = False
+        for _ in range(len(self.readers)):
+            if not self.readers or not self.can_serve():
+                return
+            reader = next(iter(self.readers))
+            # A reader that must go on waiting comes back to the end of the line.
+            del self.readers[reader]
+            reader.look_again()
+
+    def _send_all(self) -> None:
+        """Have every reader look again: it is loaded now, or gone."""
+        readers, self.readers = self.readers, {}
+        for reader in readers:
+            self.partition.runtime.call_soon(reader.look_again)
+
+    # Ending
+
+    def retire(self) -> None:
+        """Drop it as soon as everything is written: no member of the group has a session here."""
+        self.is_retiring = True
+        if not self.writes:
+            self.drop()
+
+    def drop(self, code: ErrorCode = ErrorCode.NONE) -> None:
+        """Forget it. Readers look for the leader again, or are answered with the error if there is one."""
+        if self.is_dropped:
+            return
+        self.is_dropped = True
+        self.partition.advance_listeners.pop(self, None)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._on_dropped(self)
+        if code:
+            name = self.partition.topic_id.bytes, self.partition.index
+            for reader in self.readers:
+                reader.on_refused(name, code)
+        self._send_all()
+
+
+def _milliseconds(reset: str) -> int:
+    found = _DURATION.fullmatch(reset)
+    if found is None:
+        return 0
+    days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def _ignore(*_: object) -> None:
+    """Do nothing: no client waits for it."""

@@ -1,0 +1,131 @@
+"""The share partitions whose data this broker leads, and the sessions of the members that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from strandline.broker.coordinating.group_topics import overrides_of_group
+from strandline.broker.coordinating.led_share_partition import LedSharePartition, StatePersister
+from strandline.broker.environment import Environment
+from strandline.config.node_config import BrokerConfig
+from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
+from strandline.coordinators.shares.delivery.share_settings import ShareSettings
+from strandline.handlers.support.context import Connection
+from strandline.partition.partition import Partition
+
+
+class ShareDelivery:
+    """Delivers records of the partitions that this broker leads to the members of share groups."""
+
+    def __init__(self, environment: Environment, persister: StatePersister) -> None:
+        self._config = environment.config
+        self._overrides = partial(overrides_of_group, environment.image)
+        self._persister = persister
+        self.sessions: ShareSessions[Connection] = ShareSessions(
+            lambda: environment.config().group_share_max_share_sessions
+        )
+        self._groups: dict[str, dict[PartitionName, LedSharePartition]] = {}
+        self._settings: dict[str, tuple[BrokerConfig, Mapping[str, str], ShareSettings]] = {}
+
+    def close(self) -> None:
+        for group in list(self._groups.values()):
+            for led in list(group.values()):
+                led.drop()
+
+    def settings_of(self, group_id: str) -> ShareSettings:
+        """Return the settings of a group as they are now."""
+        config, overrides = self._config(), self._overrides(group_id)
+        known = self._settings.get(group_id)
+        if known is not None and known[0] is config and known[1] is overrides:
+            return known[2]
+        settings = _settings(config, overrides)
+        if self.sessions.has_group(group_id):
+            self._settings[group_id] = config, overrides, settings
+        return settings
+
+    def find(self, group_id: str, name: PartitionName) -> LedSharePartition | None:
+        """Return a share partition that was asked for before."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.get(name)
+
+    def open(self, group_id: str, partition: Partition) -> LedSharePartition:
+        """Begin to load a share partition of a partition that this broker leads."""
+        led = LedSharePartition(
+            group_id, partition, self._persister, settings_of=self.settings_of, on_dropped=self._on_dropped
+        )
+        self._groups.setdefault(group_id, {})[partition.topic_id.bytes, partition.index] = led
+        led.load()
+        return led
+
+    def _on_dropped(self, led: LedSharePartition) -> None:
+        group = self._groups.get(led.group_id)
+        name = led.partition.topic_id.bytes, led.partition.index
+        if group is not None and group.get(name) is led:
+            del group[name]
+            if not group:
+                del self._groups[led.group_id]
+
+    # Sessions
+
+    def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession[Connection]:
+        """Begin a session of a member; a former one ends. Raises RequestError if there are too many."""
+        former = self.sessions.get(group_id, member_id)
+        if former is not None:
+            self.end_session(former)
+        is_known = bool(self.sessions.of_connection(connection))
+        session = self.sessions.open(group_id, member_id, connection)
+        if not is_known:
+            connection.when_closed(partial(self._on_disconnected, connection))
+        for led in self._groups.get(group_id, {}).values():
+            led.is_retiring = False
+        return session
+
+    def _on_disconnected(self, connection: Connection) -> None:
+        for session in self.sessions.of_connection(connection):
+            self.end_session(session)
+
+    def end_session(self, session: ShareSession[Connection]) -> None:
+        """End a session: what its member holds is available again."""
+        if not self.sessions.end(session):
+            return
+        group_id = session.group_id
+        group = list(self._groups.get(group_id, {}).values())
+        for led in group:
+            led.release(session.member_id)
+        if not self.sessions.has_group(group_id):
+            # Offsets of an empty group may be altered, and only what is loaded afterwards knows of it.
+            self._settings.pop(group_id, None)
+            for led in group:
+                led.retire()
+
+
+def _settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettings:
+    def number(name: str, default: int, least: int, most: int) -> int:
+        given = overrides.get(name)
+        # The limits of the node may have become narrower than what the group was given.
+        return default if given is None else min(max(int(given), least), most)
+
+    return ShareSettings(
+        number(
+            "share.delivery.count.limit",
+            config.group_share_delivery_count_limit,
+            config.group_share_min_delivery_count_limit,
+            config.group_share_max_delivery_count_limit,
+        ),
+        number(
+            "share.record.lock.duration.ms",
+            config.group_share_record_lock_duration_ms,
+            config.group_share_min_record_lock_duration_ms,
+            config.group_share_max_record_lock_duration_ms,
+        ),
+        number(
+            "share.partition.max.record.locks",
+            config.group_share_partition_max_record_locks,
+            config.group_share_min_partition_max_record_locks,
+            config.group_share_max_partition_max_record_locks,
+        ),
+        overrides.get("share.auto.offset.reset", "latest"),
+        overrides.get("share.isolation.level", "read_uncommitted").lower() == "read_committed",
+        overrides.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+    )
