@@ -14,6 +14,7 @@ from strandline.coordinators.shares.delivery.share_sessions import FINAL_EPOCH, 
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
+from strandline.handlers.support.services import SessionConnection
 from strandline.handlers.support.share_fetch_attempt import ShareFetchAttempt
 from strandline.handlers.support.share_requests import Result, check_member
 
@@ -52,7 +53,7 @@ def _check(request: ShareFetchRequest) -> None:
 
 def _session(
     node: BrokerServices, connection: Connection, request: ShareFetchRequest, group_id: str, member_id: str
-) -> ShareSession[Connection]:
+) -> ShareSession[SessionConnection]:
     delivery = node.share_delivery
     if request.session_epoch == INITIAL_EPOCH:
         session = delivery.open_session(group_id, member_id, connection)
@@ -66,7 +67,7 @@ def _session(
 def _fetch(
     node: BrokerServices,
     exchange: Exchange,
-    session: ShareSession[Connection],
+    session: ShareSession[SessionConnection],
     request: ShareFetchRequest,
     guard: ClientGuard | None,
 ) -> None:

@@ -11,7 +11,7 @@ from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
-from strandline.handlers.support.context import Connection
+from strandline.handlers.support.services import SessionConnection
 from strandline.partition.partition import Partition
 
 
@@ -22,7 +22,7 @@ class ShareDelivery:
         self._config = environment.config
         self._overrides = partial(overrides_of_group, environment.image)
         self._persister = persister
-        self.sessions: ShareSessions[Connection] = ShareSessions(
+        self.sessions: ShareSessions[SessionConnection] = ShareSessions(
             lambda: environment.config().group_share_max_share_sessions
         )
         self._groups: dict[str, dict[PartitionName, LedSharePartition]] = {}
@@ -68,7 +68,9 @@ class ShareDelivery:
 
     # Sessions
 
-    def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession[Connection]:
+    def open_session(
+        self, group_id: str, member_id: str, connection: SessionConnection
+    ) -> ShareSession[SessionConnection]:
         """Begin a session of a member; a former one ends. Raises RequestError if there are too many."""
         former = self.sessions.get(group_id, member_id)
         if former is not None:
@@ -81,11 +83,11 @@ class ShareDelivery:
             led.is_retiring = False
         return session
 
-    def _on_disconnected(self, connection: Connection) -> None:
+    def _on_disconnected(self, connection: SessionConnection) -> None:
         for session in self.sessions.of_connection(connection):
             self.end_session(session)
 
-    def end_session(self, session: ShareSession[Connection]) -> None:
+    def end_session(self, session: ShareSession[SessionConnection]) -> None:
         """End a session: what its member holds is available again."""
         if not self.sessions.end(session):
             return

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from strandline.coordinators.transactions import events as transaction_events
     from strandline.coordinators.transactions.transaction_shard import TransactionShard
     from strandline.errors import ErrorCode, StrandlineError
-    from strandline.handlers.support.context import Connection
     from strandline.ids import TopicPartition
     from strandline.lag.samples import Window
     from strandline.log.maintenance.cleanable import Cleanable, Cleaned
@@ -183,17 +182,26 @@ class ServedSharePartition(Protocol):
     ) -> None: ...
 
 
+class SessionConnection(Protocol):
+    """The connection of a share session."""
+
+    def when_closed(self, callback: Callable[[], object]) -> None:
+        """Call back once when the connection is closed."""
+
+
 class ShareDeliverer(Protocol):
     """The share partitions whose data this broker leads."""
 
     @property
-    def sessions(self) -> ShareSessions[Connection]: ...
+    def sessions(self) -> ShareSessions[SessionConnection]: ...
 
     def settings_of(self, group_id: str) -> ShareSettings: ...
     def find(self, group_id: str, name: PartitionName) -> ServedSharePartition | None: ...
     def open(self, group_id: str, partition: Partition) -> ServedSharePartition: ...
-    def open_session(self, group_id: str, member_id: str, connection: Connection) -> ShareSession[Connection]: ...
-    def end_session(self, session: ShareSession[Connection]) -> None: ...
+    def open_session(
+        self, group_id: str, member_id: str, connection: SessionConnection
+    ) -> ShareSession[SessionConnection]: ...
+    def end_session(self, session: ShareSession[SessionConnection]) -> None: ...
 
 
 class RecordCounting(Protocol):

@@ -16,8 +16,9 @@ from strandline.codec.shares import (
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
 from strandline.handlers.access.client_guard import ClientGuard
-from strandline.handlers.support.context import BrokerServices, Connection, Exchange
-from strandline.handlers.support.services import ServedSharePartition
+from strandline.handlers.support.context import BrokerServices, Exchange
+from strandline.handlers.support.fetch_attempt import CHECKED_AHEAD_BYTES, COLD_LOOKUPS_MAX
+from strandline.handlers.support.services import ServedSharePartition, SessionConnection
 from strandline.handlers.support.share_requests import Acknowledging, Result, served_partition, with_leaders
 from strandline.log.segment.aborted_transactions import aborted_segments
 from strandline.log.segment.log_slice import LogSlice
@@ -26,10 +27,6 @@ from strandline.log.segment.segment import ColdRead, Segment
 from strandline.runtime.runtime import TimerHandle
 
 API_KEY: Final = 78
-COLD_LOOKUPS_MAX: Final = 8
-"""Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
-CHECKED_AHEAD_BYTES: Final = 1024 * 1024
-"""What a thread checks for one reader of one partition at a time, at most."""
 
 
 class ShareFetchAttempt:
@@ -55,7 +52,7 @@ class ShareFetchAttempt:
         self,
         node: BrokerServices,
         exchange: Exchange,
-        session: ShareSession[Connection],
+        session: ShareSession[SessionConnection],
         request: ShareFetchRequest,
         guard: ClientGuard | None,
     ) -> None:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from strandline.coordinators.shares.delivery.offset_ranges import ACQUIRED, AVAILABLE, GAP, OffsetRange
+from strandline.coordinators.shares.delivery.offset_ranges import (
+    ACQUIRED,
+    AVAILABLE,
+    GAP,
+    DeliveryRange,
+    OffsetRanges,
+)
 from strandline.coordinators.shares.delivery.record_locks import RecordLock
 
 if TYPE_CHECKING:
-    from strandline.coordinators.shares.delivery.share_partition import SharePartition
     from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 
 
@@ -28,6 +33,20 @@ class LogBatches(Protocol):
 
     def bases(self, first: int, last: int) -> list[int]:
         """Return the base offsets of the batches that begin between two offsets."""
+
+
+class DeliveryRanges(Protocol):
+    """A share partition, as records are acquired from it."""
+
+    ranges: OffsetRanges
+    start_offset: int
+    end_offset: int
+
+    def append(self, new: DeliveryRange) -> None:
+        """Put a range behind the end offset."""
+
+    def offer(self, available: DeliveryRange) -> None:
+        """Remember where an available range begins."""
 
 
 class AcquiredRange(NamedTuple):
@@ -46,7 +65,7 @@ class Acquisition:
 
     def __init__(
         self,
-        partition: SharePartition,
+        partition: DeliveryRanges,
         lock: RecordLock,
         batches: LogBatches,
         settings: ShareSettings,
@@ -140,7 +159,7 @@ class Acquisition:
             return
         last = min(covered, first + count - 1) if self._is_strict else covered
         if first > partition.end_offset:
-            partition.append(OffsetRange(partition.end_offset, first - 1, GAP, 0, (partition.end_offset, first - 1)))
+            partition.append(DeliveryRange(partition.end_offset, first - 1, GAP, 0, (partition.end_offset, first - 1)))
         begin = first
         if not self._is_strict and last - first + 1 > batch_size:
             for base in self._batches.bases(first + 1, last):
@@ -150,12 +169,12 @@ class Acquisition:
         self._append(begin, last)
 
     def _append(self, first: int, last: int) -> None:
-        new = OffsetRange(first, last, ACQUIRED, 1, (first, last))
+        new = DeliveryRange(first, last, ACQUIRED, 1, (first, last))
         new.lock = self._lock
         self._partition.append(new)
         self._note(new)
 
-    def _note(self, acquired: OffsetRange) -> None:
+    def _note(self, acquired: DeliveryRange) -> None:
         size = len(acquired)
         self._left -= size
         self._lock.held += size

@@ -9,7 +9,6 @@ from strandline.coordinators.shares.share_state import DeliveryState
 
 if TYPE_CHECKING:
     from strandline.coordinators.shares.delivery.record_locks import RecordLock
-    from strandline.coordinators.shares.delivery.share_partition import StateChange
 
 AVAILABLE: Final = int(DeliveryState.AVAILABLE)
 ACQUIRED: Final = int(DeliveryState.ACQUIRED)
@@ -21,7 +20,7 @@ DONE: Final = frozenset((ACKNOWLEDGED, ARCHIVED, GAP))
 """States that a record never leaves."""
 
 
-class OffsetRange:
+class DeliveryRange:
     """Offsets from `first` to `last` that have the same state."""
 
     __slots__ = ("batch", "change", "count", "first", "last", "lock", "state")
@@ -36,7 +35,7 @@ class OffsetRange:
         """First and last offset of what was acquired together at the first delivery."""
         self.lock: RecordLock | None = None
         """The lock of the member that holds the records, also while a change of its is not committed."""
-        self.change: StateChange | None = None
+        self.change: object | None = None
         """The change that led to `state` and is not committed yet."""
 
     def __len__(self) -> int:
@@ -45,7 +44,7 @@ class OffsetRange:
     def __repr__(self) -> str:
         return f"<{self.first}-{self.last} state {self.state} count {self.count}>"
 
-    def is_like(self, other: OffsetRange) -> bool:
+    def is_like(self, other: DeliveryRange) -> bool:
         """Return whether two neighbours can be one range."""
         if self.state != other.state or self.change is not None or other.change is not None:
             return False
@@ -62,12 +61,12 @@ class OffsetRanges:
     def __init__(self) -> None:
         self.firsts: list[int] = []
         """The first offset of each range, for the search."""
-        self.ranges: list[OffsetRange] = []
+        self.ranges: list[DeliveryRange] = []
 
     def __len__(self) -> int:
         return len(self.ranges)
 
-    def find(self, offset: int) -> OffsetRange | None:
+    def find(self, offset: int) -> DeliveryRange | None:
         """Return the range that holds an offset."""
         at = bisect_right(self.firsts, offset) - 1
         if at < 0:
@@ -82,21 +81,21 @@ class OffsetRanges:
             return 0
         return at if offset <= self.ranges[at].last else at + 1
 
-    def append(self, new: OffsetRange) -> None:
+    def append(self, new: DeliveryRange) -> None:
         self.firsts.append(new.first)
         self.ranges.append(new)
 
-    def split(self, at: int, offset: int) -> OffsetRange:
+    def split(self, at: int, offset: int) -> DeliveryRange:
         """Cut the range at an index in two, so that one begins with `offset`. Return that one."""
         left = self.ranges[at]
-        right = OffsetRange(offset, left.last, left.state, left.count, left.batch)
+        right = DeliveryRange(offset, left.last, left.state, left.count, left.batch)
         right.lock, right.change = left.lock, left.change
         left.last = offset - 1
         self.firsts.insert(at + 1, offset)
         self.ranges.insert(at + 1, right)
         return right
 
-    def carve(self, first: int, last: int) -> list[OffsetRange]:
+    def carve(self, first: int, last: int) -> list[DeliveryRange]:
         """Return the ranges from `first` to `last`; ranges that reach beyond are cut."""
         at = self.index(first)
         ranges = self.ranges
@@ -110,7 +109,7 @@ class OffsetRanges:
             end += 1
         return ranges[at:end]
 
-    def join(self, changed: OffsetRange) -> None:
+    def join(self, changed: DeliveryRange) -> None:
         """Make a range one with its neighbours where they are alike."""
         at = bisect_right(self.firsts, changed.first) - 1
         if at < 0 or self.ranges[at] is not changed:

@@ -19,7 +19,7 @@ from strandline.coordinators.shares.delivery.offset_ranges import (
     AVAILABLE,
     DONE,
     GAP,
-    OffsetRange,
+    DeliveryRange,
     OffsetRanges,
 )
 from strandline.coordinators.shares.delivery.record_locks import RecordLock, RecordLocks
@@ -60,7 +60,7 @@ class StateChange:
     __slots__ = ("ranges", "write")
 
     def __init__(self) -> None:
-        self.ranges: list[OffsetRange] = []
+        self.ranges: list[DeliveryRange] = []
         self.write = StateWrite(NO_START_OFFSET, 0, ())
 
 
@@ -108,7 +108,7 @@ class SharePartition:
         self._advance()
 
     def _append_loaded(self, first: int, last: int, state: int, count: int) -> None:
-        new = OffsetRange(first, last, state, count, (first, last))
+        new = DeliveryRange(first, last, state, count, (first, last))
         self.append(new)
         if state == AVAILABLE:
             self.offer(new)
@@ -186,20 +186,20 @@ class SharePartition:
             self._end(found, ARCHIVED)
         self._advance()
 
-    def _end(self, found: OffsetRange, state: int) -> None:
+    def _end(self, found: DeliveryRange, state: int) -> None:
         """Move records to a final state without a change that could be taken back."""
         found.state, found.lock = state, None
         self.done_count += len(found)
         self.ranges.join(found)
 
-    def append(self, new: OffsetRange) -> None:
+    def append(self, new: DeliveryRange) -> None:
         """Put a range behind the end offset."""
         self.ranges.append(new)
         self.end_offset = new.last + 1
         if new.state in DONE:
             self.done_count += len(new)
 
-    def offer(self, available: OffsetRange) -> None:
+    def offer(self, available: DeliveryRange) -> None:
         """Remember where an available range begins."""
         if available.first not in self._queued:
             self._queued.add(available.first)
@@ -260,7 +260,7 @@ class SharePartition:
                     raise RequestError(ErrorCode.INVALID_RECORD_STATE, f"another member holds offset {found.first}")
             at += 1
 
-    def _begin(self, change: StateChange, found: OffsetRange, state: int, settings: ShareSettings) -> None:
+    def _begin(self, change: StateChange, found: DeliveryRange, state: int, settings: ShareSettings) -> None:
         """Move acquired records to another state, as long as the change is not taken back."""
         if state == AVAILABLE and found.count >= settings.delivery_count_limit:
             state = ARCHIVED
@@ -269,7 +269,7 @@ class SharePartition:
         found.state, found.change = state, change
         change.ranges.append(found)
 
-    def _renew(self, found: OffsetRange, renewed: RecordLock) -> None:
+    def _renew(self, found: DeliveryRange, renewed: RecordLock) -> None:
         assert found.lock is not None
         self.locks.let_go(found.lock, len(found))
         found.lock = renewed
@@ -355,7 +355,7 @@ class SharePartition:
         self._advance()
         return write
 
-    def _time_out(self, found: OffsetRange, settings: ShareSettings) -> None:
+    def _time_out(self, found: DeliveryRange, settings: ShareSettings) -> None:
         found.lock = None
         if found.count >= settings.delivery_count_limit:
             found.state = ARCHIVED
@@ -364,7 +364,7 @@ class SharePartition:
             found.state = AVAILABLE
             self.offer(found)
 
-    def _held(self, lock: RecordLock) -> list[OffsetRange]:
+    def _held(self, lock: RecordLock) -> list[DeliveryRange]:
         """Return the ranges that are acquired under a lock."""
         held = []
         ranges = self.ranges.ranges
@@ -440,7 +440,7 @@ def _joined(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatc
     return tuple(joined)
 
 
-def _is_among(taken: Iterable[AcquiredRange], found: OffsetRange) -> bool:
+def _is_among(taken: Iterable[AcquiredRange], found: DeliveryRange) -> bool:
     return any(each.first <= found.first and found.last <= each.last for each in taken)
 
 
