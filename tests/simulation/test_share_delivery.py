@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.simulation.share_stage import MemoryPersister, Worker, outcome_in, share_stage, write
+from tests.simulation.by_hand import ByHand
+from tests.simulation.share_stage import GROUP, Kept, MemoryPersister, Worker, outcome_in, share_stage, write
 from tests.simulation.stage import Play
+from tests.simulator.options import TopicOptions
 
+from strandline.codec.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.codec.messages.delete_records_response import DeleteRecordsResponse
+from strandline.codec.messages.incremental_alter_configs_request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from strandline.codec.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
+from strandline.codec.messages.share_fetch_request import FetchPartition, FetchTopic
 from strandline.codec.messages.share_fetch_response import ShareFetchResponse
 from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW
 from strandline.errors import ErrorCode
@@ -281,3 +297,168 @@ def test_two_groups_do_not_disturb_each_other(ground: tuple[Play, MemoryPersiste
     write(play, 3)
     assert worker(play).poll() == [(0, 2, 1)]
     assert worker(play, group_id="others").poll() == [(0, 2, 1)]
+
+
+def test_a_new_leader_delivers_what_was_not_acknowledged() -> None:
+    with share_stage(3, topic=TopicOptions("tasks", 1, 3, {"min.insync.replicas": "2"}), nodes=3) as (play, persister):
+        write(play, 3, 3)
+        ann = worker(play)
+        assert ann.poll() == [(0, 5, 1)]
+        assert ann.acknowledge((1, 2, [ACCEPT]), (3, 3, [RELEASE])) is ErrorCode.NONE
+        former = play.leader("tasks")
+        former.kill()
+        play.until(lambda: play.image_of("tasks").leader not in (-1, former.node_id), "another leads")
+        bob = worker(play, "bob")
+        assert bob.poll(max_wait_ms=5_000) == [(0, 0, 1), (3, 3, 2), (4, 5, 1)]
+        assert bob.acknowledge((0, 0, [ACCEPT]), (3, 5, [ACCEPT])) is ErrorCode.NONE
+        (kept,) = persister.kept.values()
+        assert kept.start_offset == 6
+
+
+def test_a_leader_that_was_replaced_is_fenced() -> None:
+    with share_stage(4, topic=TopicOptions("tasks", 1, 3, {"min.insync.replicas": "2"}), nodes=3) as (play, persister):
+        write(play, 4)
+        ann = worker(play)
+        assert ann.poll() == [(0, 3, 1)]
+        former = play.leader("tasks")
+        # As if the process had stood still past an election: another leader has read the state.
+        (kept,) = persister.kept.values()
+        kept.leader_epoch += 1
+        assert ann.acknowledge((0, 3, [ACCEPT])) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert kept.records == {}
+        assert former.node is not None
+
+
+def test_another_broker_names_the_leader() -> None:
+    with share_stage(5, topic=TopicOptions("tasks", 1, 3, {}), nodes=3) as (play, _):
+        ann = Worker(play, play.followers("tasks")[0], "ann")
+        answer = ann.fetch(max_wait_ms=2_000)
+        (refused,) = answer.responses[0].partitions
+        assert ErrorCode(refused.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused.current_leader.leader_id == play.leader("tasks").node_id
+        assert [each.node_id for each in answer.node_endpoints] == [play.leader("tasks").node_id]
+
+
+def test_deleted_records_are_neither_delivered_nor_waited_for(ground: tuple[Play, MemoryPersister]) -> None:
+    play, persister = ground
+    write(play, 3, 3, 3)
+    ann, bob = worker(play), worker(play, "bob")
+    assert ann.poll(max_records=3) == [(0, 2, 1)]
+    assert bob.poll(max_records=3) == [(3, 5, 1)]
+    play.loop.after_event = None  # The invariants know nothing of this request.
+    partition = DeleteRecordsPartition(partition_index=0, offset=5)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="tasks", partitions=[partition])], timeout_ms=5_000)
+    play.ask(play.leader("tasks"), request, 2, DeleteRecordsResponse)
+    assert ann.poll(max_records=3) == [(6, 8, 1)]
+    assert ann.acknowledge((0, 2, [ACCEPT])) is ErrorCode.NONE, "passed over"
+    assert bob.acknowledge((3, 5, [ACCEPT])) is ErrorCode.NONE
+    assert ann.acknowledge((6, 8, [ACCEPT])) is ErrorCode.NONE
+    (kept,) = persister.kept.values()
+    assert (kept.start_offset, kept.complete_count) == (9, 0)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_aborted_records_are_left_out_if_the_group_reads_committed_ones(level: str) -> None:
+    with share_stage(6) as (play, persister):
+        alter_group(play, {"share.isolation.level": level})
+        payments = ByHand(play)
+        assert payments.begin() is ErrorCode.NONE
+        payments.write("tasks", 3)
+        ann = worker(play)
+        if level == "read_committed":
+            assert ann.poll() == [], "the transaction is open"
+        assert payments.end(commits=False) is ErrorCode.NONE
+        payments.write("tasks", 2)
+        assert payments.end(commits=True) is ErrorCode.NONE
+        play.until(payments.is_stable, "the markers are written")
+        got = ann.poll()
+        # Offset 3 and 6 are the markers: they are delivered, and the client acknowledges them as gaps.
+        assert got == ([(3, 6, 1)] if level == "read_committed" else [(0, 6, 1)])
+        assert ann.acknowledge((got[0][0], 6, [ACCEPT])) is ErrorCode.NONE
+        (kept,) = persister.kept.values()
+        assert kept.start_offset + kept.complete_count == 7
+
+
+@pytest.mark.parametrize(
+    ("reset", "offset"), [("earliest", 0), ("latest", 4), ("by_duration:PT1H", 2), ("by_duration:P1DT2H3M4.5S", 0)]
+)
+def test_a_new_group_begins_where_its_setting_says(reset: str, offset: int) -> None:
+    with share_stage(7, reset=reset) as (play, _):
+        write(play, 2)
+        play.rest(7200.0)
+        write(play, 2)
+        ann = worker(play)
+        assert ann.poll() == ([] if offset == 4 else [(offset, 3, 1)])
+        write(play, 1)
+        assert ann.poll()[-1][:2] == (4, 4)
+
+
+def alter_group(play: Play, settings: dict[str, str]) -> None:
+    changes = [AlterableConfig(name=name, config_operation=0, value=value) for name, value in settings.items()]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=changes)]
+    )
+    answer = play.ask(play.leader("tasks"), request, 1, IncrementalAlterConfigsResponse)
+    assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+    play.rest(1.0)
+
+
+def test_settings_of_a_group_change_while_it_runs(ground: tuple[Play, MemoryPersister]) -> None:
+    play, _ = ground
+    write(play, 1)
+    alter_group(play, {"share.record.lock.duration.ms": "15000", "share.delivery.count.limit": "2"})
+    ann = worker(play)
+    assert ann.fetch().acquisition_lock_timeout_ms == 15_000
+    assert ann.poll() == [(0, 0, 1)]
+    play.rest(16.0)
+    assert ann.poll() == [(0, 0, 2)]
+    alter_group(play, {"share.record.lock.duration.ms": "40000", "share.renew.acknowledge.enable": "false"})
+    assert ann.acknowledge((0, 0, [RENEW]), is_renew_ack=True) is ErrorCode.INVALID_RECORD_STATE
+    play.rest(16.0)
+    assert ann.poll() == [], "archived at the limit"
+
+
+def test_state_that_cannot_be_read_is_an_error_and_is_tried_again(ground: tuple[Play, MemoryPersister]) -> None:
+    play, persister = ground
+    write(play, 2)
+    ann = worker(play)
+    persister.kept[GROUP, ann.topic_id, 0] = Kept(leader_epoch=100)
+    (refused,) = ann.fetch(max_wait_ms=5_000).responses[0].partitions
+    assert ErrorCode(refused.error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    persister.kept[GROUP, ann.topic_id, 0] = Kept()
+    assert ann.poll() == [(0, 1, 1)]
+
+
+def test_an_empty_group_forgets_its_share_partitions(ground: tuple[Play, MemoryPersister]) -> None:
+    """An administrator may alter the offsets of an empty group: only what is loaded afterwards knows of it."""
+    play, persister = ground
+    write(play, 4)
+    ann = worker(play)
+    assert ann.poll() == [(0, 3, 1)]
+    assert ann.acknowledge((0, 3, [ACCEPT]), share_session_epoch=-1) is ErrorCode.NONE
+    play.rest(0.5)
+    (kept,) = persister.kept.values()
+    kept.start_offset = 1
+    kept.records.clear()
+    ann.epoch = 0
+    assert ann.poll() == [(1, 3, 1)]
+
+
+def test_unknown_topics_and_partitions_are_refused_by_themselves(ground: tuple[Play, MemoryPersister]) -> None:
+    play, _ = ground
+    write(play, 1)
+    ann = worker(play)
+    unknown = uuid.UUID(int=7)
+    topics = [
+        FetchTopic(topic_id=unknown, partitions=[FetchPartition(0)]),
+        FetchTopic(topic_id=ann.topic_id, partitions=[FetchPartition(0), FetchPartition(9)]),
+    ]
+    ann.poll()
+    answer = ann.fetch(topics=topics, max_wait_ms=1_000)
+    codes = {
+        (topic.topic_id, each.partition_index): ErrorCode(each.error_code)
+        for topic in answer.responses
+        for each in topic.partitions
+    }
+    assert codes[unknown, 0] is ErrorCode.UNKNOWN_TOPIC_ID
+    assert codes[ann.topic_id, 9] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

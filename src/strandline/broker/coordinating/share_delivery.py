@@ -13,6 +13,7 @@ from strandline.coordinators.shares.delivery.share_sessions import PartitionName
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.handlers.support.services import SessionConnection
 from strandline.partition.partition import Partition
+from strandline.quorum.image.cluster_image import ClusterImage
 
 
 class ShareDelivery:
@@ -20,13 +21,14 @@ class ShareDelivery:
 
     def __init__(self, environment: Environment, persister: StatePersister) -> None:
         self._config = environment.config
-        self._overrides = partial(overrides_of_group, environment.image)
+        self._image = environment.image
         self._persister = persister
         self.sessions: ShareSessions[SessionConnection] = ShareSessions(
             lambda: environment.config().group_share_max_share_sessions
         )
         self._groups: dict[str, dict[PartitionName, LedSharePartition]] = {}
-        self._settings: dict[str, tuple[BrokerConfig, Mapping[str, str], ShareSettings]] = {}
+        self._settings: dict[str, tuple[BrokerConfig, ClusterImage, int, ShareSettings]] = {}
+        """Settings of groups with sessions, with the configuration and the version of the image that they are from."""
 
     def close(self) -> None:
         for group in list(self._groups.values()):
@@ -35,13 +37,13 @@ class ShareDelivery:
 
     def settings_of(self, group_id: str) -> ShareSettings:
         """Return the settings of a group as they are now."""
-        config, overrides = self._config(), self._overrides(group_id)
+        config, image = self._config(), self._image()
         known = self._settings.get(group_id)
-        if known is not None and known[0] is config and known[1] is overrides:
-            return known[2]
-        settings = _settings(config, overrides)
+        if known is not None and known[0] is config and known[1] is image and known[2] == image.version:
+            return known[3]
+        settings = _settings(config, overrides_of_group(self._image, group_id))
         if self.sessions.has_group(group_id):
-            self._settings[group_id] = config, overrides, settings
+            self._settings[group_id] = config, image, image.version, settings
         return settings
 
     def find(self, group_id: str, name: PartitionName) -> LedSharePartition | None:

@@ -175,10 +175,10 @@ class Acquisition:
         self._note(new)
 
     def _note(self, acquired: DeliveryRange) -> None:
-        size = len(acquired)
-        self._left -= size
-        self._lock.held += size
-        self._lock.spans.append((acquired.first, acquired.last))
+        self._left -= len(acquired)
+        batch = acquired.batch
+        is_whole = batch[0] == acquired.first and batch[1] == acquired.last
+        self._lock.add(batch if is_whole else (acquired.first, acquired.last))
         taken = self.taken
         before = taken[-1] if taken else None
         # Ranges of new records stay apart: they have the size that the client asked for.

@@ -11,7 +11,7 @@ K = TypeVar("K", int, str)
 class RecordLock:
     """What one request of a member acquired. All of it times out together, except what was renewed since."""
 
-    __slots__ = ("deadline", "duration_ms", "held", "is_expired", "member_id", "spans")
+    __slots__ = ("deadline", "duration_ms", "held", "is_expired", "member_id", "more", "span")
 
     def __init__(self, member_id: str, deadline: float, duration_ms: int) -> None:
         self.member_id = member_id
@@ -19,9 +19,26 @@ class RecordLock:
         self.duration_ms = duration_ms
         self.held = 0
         """Records that are still acquired under it."""
-        self.spans: list[tuple[int, int]] = []
-        """Where these records are; other records may be between them."""
+        self.span: tuple[int, int] | None = None
+        self.more: list[tuple[int, int]] | None = None
+        """First and last offsets of what it was taken for. Most locks have one span, so there is no list for it."""
         self.is_expired = False
+
+    def add(self, span: tuple[int, int]) -> None:
+        """Count records from a first to a last offset as held."""
+        self.held += span[1] - span[0] + 1
+        if self.span is None:
+            self.span = span
+        elif self.more is None:
+            self.more = [span]
+        else:
+            self.more.append(span)
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Yield where its records are; other records may be between them."""
+        if self.span is not None:
+            yield self.span
+        yield from self.more or ()
 
 
 class RecordLocks:

@@ -273,8 +273,7 @@ class SharePartition:
         assert found.lock is not None
         self.locks.let_go(found.lock, len(found))
         found.lock = renewed
-        renewed.held += len(found)
-        renewed.spans.append((found.first, found.last))
+        renewed.add((found.first, found.last))
 
     def _sealed(self, change: StateChange) -> StateChange | None:
         if not change.ranges:
@@ -368,7 +367,7 @@ class SharePartition:
         """Return the ranges that are acquired under a lock."""
         held = []
         ranges = self.ranges.ranges
-        for first, last in lock.spans:
+        for first, last in lock.spans():
             at = self.ranges.index(first)
             while at < len(ranges) and (found := ranges[at]).first <= last:
                 if found.lock is lock and found.state == ACQUIRED and found.change is None:
