@@ -238,3 +238,19 @@ def share_stage(
         yield play, persister
         # What was written is not part of the history that the checker knows.
         play.is_over = True
+
+
+@contextmanager
+def stored_stage(seed: int) -> Iterator[Play]:
+    """Three nodes that deliver to share groups, and keep the state on one partition of the internal topic."""
+    topic = TopicOptions("tasks", 1, 3, {"min.insync.replicas": "2"})
+    settings = {"group.share.enable": "true", "share.coordinator.state.topic.num.partitions": "1"}
+    with stage(seed, topic, settings=settings) as play:
+        node = play.leader("tasks").node
+        assert node is not None
+        done: list[ErrorCode] = []
+        node.persister.initialize(GROUP, play.topic_id("tasks"), 0, 1, 0, done.append)
+        play.until(lambda: done, "the state is initialized", 60.0)
+        assert done == [ErrorCode.NONE]
+        yield play
+        play.is_over = True

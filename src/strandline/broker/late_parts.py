@@ -61,7 +61,8 @@ class LateParts:
     def close(self) -> None:
         """Stop the parts that were loaded."""
         upkeep = (self.lag, self.share_offsets, self.retention, self.cleaner, self.scrubber, self._storage.workers)
-        for part in (*upkeep, self.persister, self.groups, self.transactions, self.share_coordinator):
+        shares = (self.share_delivery, self.persister, self.share_coordinator)
+        for part in (*upkeep, *shares, self.groups, self.transactions):
             if part.loaded is not None:
                 part.loaded.close()
 
