@@ -13,10 +13,10 @@ from strandline.codec.shares import ShareFetchRequest, encode_share_fetch, parse
 from strandline.coordinators.shares.delivery.share_sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.access.client_guard import ClientGuard
+from strandline.handlers.shares.share_fetch_attempt import ShareFetchAttempt
+from strandline.handlers.shares.share_requests import Result, check_member
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
 from strandline.handlers.support.services import SessionConnection
-from strandline.handlers.support.share_fetch_attempt import ShareFetchAttempt
-from strandline.handlers.support.share_requests import Result, check_member
 
 API_KEY: Final = 78
 VERSIONS: Final = (1, 2)

@@ -16,8 +16,8 @@ from strandline.codec.shares import (
 )
 from strandline.coordinators.shares.delivery.share_sessions import FINAL_EPOCH, INITIAL_EPOCH
 from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.shares.share_requests import Acknowledging, Result, check_member, with_leaders
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
-from strandline.handlers.support.share_requests import Acknowledging, Result, check_member, with_leaders
 
 API_KEY: Final = 79
 VERSIONS: Final = (1, 2)

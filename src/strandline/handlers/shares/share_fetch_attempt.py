@@ -16,10 +16,10 @@ from strandline.codec.shares import (
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession
 from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
 from strandline.handlers.access.client_guard import ClientGuard
+from strandline.handlers.shares.share_requests import Acknowledging, Result, served_partition, with_leaders
 from strandline.handlers.support.context import BrokerServices, Exchange
 from strandline.handlers.support.fetch_attempt import CHECKED_AHEAD_BYTES, COLD_LOOKUPS_MAX
 from strandline.handlers.support.services import ServedSharePartition, SessionConnection
-from strandline.handlers.support.share_requests import Acknowledging, Result, served_partition, with_leaders
 from strandline.log.segment.aborted_transactions import aborted_segments
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
