@@ -30,9 +30,11 @@ public final class Driver {
         Map<String, Command> commands = new HashMap<>();
         try (Producing producing = new Producing(arguments[0]);
                 Consuming consuming = new Consuming(arguments[0]);
+                Sharing sharing = new Sharing(arguments[0]);
                 Administering administering = new Administering(arguments[0])) {
             producing.addTo(commands);
             consuming.addTo(commands);
+            sharing.addTo(commands);
             administering.addTo(commands);
             BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
             for (String line = requests.readLine(); line != null; line = requests.readLine()) {

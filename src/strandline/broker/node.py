@@ -300,12 +300,10 @@ class Node:
 
     def _on_unled(self, partition: Partition) -> None:
         groups, transactions = self.late.groups.loaded, self.late.transactions.loaded
-        if partition.topic == CONSUMER_OFFSETS and groups is not None:
-            groups.stop_leading(partition.index)
-        elif partition.topic == TRANSACTION_STATE and transactions is not None:
-            transactions.stop_leading(partition.index)
-        elif partition.topic == SHARE_GROUP_STATE and self.late.share_coordinator.loaded is not None:
-            self.late.share_coordinator.loaded.stop_leading(partition.index)
+        shares = self.late.share_coordinator.loaded
+        for topic, part in (CONSUMER_OFFSETS, groups), (TRANSACTION_STATE, transactions), (SHARE_GROUP_STATE, shares):
+            if partition.topic == topic and part is not None:
+                part.stop_leading(partition.index)
 
     def _on_topics_changed(self, names: tuple[str, ...]) -> None:
         if self.late.groups.loaded is not None:
@@ -444,9 +442,7 @@ class Node:
 
     def _controller_address(self) -> tuple[str, int] | None:
         """Return where voters reach this controller."""
-        for _, host, port, _ in self.controller_server.endpoints():
-            return host, port
-        return None
+        return next(((host, port) for _, host, port, _ in self.controller_server.endpoints()), None)
 
     def _next_window(self) -> None:
         for dispatcher in self.client_server.dispatchers:
