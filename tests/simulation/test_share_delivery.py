@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 from tests.simulation.by_hand import ByHand
-from tests.simulation.share_stage import GROUP, Kept, MemoryPersister, Worker, outcome_in, share_stage, write
+from tests.simulation.share_stage import (
+    GROUP,
+    Kept,
+    MemoryPersister,
+    Worker,
+    acquired_in,
+    outcome_in,
+    share_stage,
+    write,
+)
 from tests.simulation.stage import Play
 from tests.simulator.options import TopicOptions
 
@@ -131,6 +140,19 @@ def test_what_a_member_leaves_is_available_at_once(ground: tuple[Play, MemoryPer
         ann.fetch(topics=[])
     play.rest(0.5)
     assert bob.poll() == [(2, 3, 2)]
+
+
+def test_a_fetch_of_a_former_session_acquires_nothing(ground: tuple[Play, MemoryPersister]) -> None:
+    play, _ = ground
+    former = worker(play)
+    waits = former.begin_fetch(max_wait_ms=5_000)
+    play.rest(0.5)
+    again = worker(play)
+    assert again.fetch().error_code == 0
+    write(play, 2)
+    play.until(lambda: waits, "the former fetch is answered", 6.0)
+    assert acquired_in(waits[0]) == []
+    assert again.poll() == [(0, 1, 1)]
 
 
 def test_an_acknowledgement_is_answered_when_it_is_stored(ground: tuple[Play, MemoryPersister]) -> None:

@@ -85,6 +85,10 @@ class ShareFetchAttempt:
     def look(self) -> None:
         """Acquire what there is. If that is nothing, wait."""
         self._leave_lines()
+        if self._session.is_ended:
+            # What it acquired would not be released, because the session was ended before.
+            self.end_fetch()
+            return
         served = self._served()
         try:
             goes_on = self._collect([each for each in served if each.can_serve()])

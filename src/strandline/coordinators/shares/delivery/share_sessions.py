@@ -19,7 +19,7 @@ PartitionName = tuple[bytes, int]
 class ShareSession(Generic[C]):
     """What one member of a share group reads at this broker."""
 
-    __slots__ = ("connection", "epoch", "group_id", "member_id", "partitions")
+    __slots__ = ("connection", "epoch", "group_id", "is_ended", "member_id", "partitions")
 
     def __init__(self, group_id: str, member_id: str, connection: C) -> None:
         self.group_id = group_id
@@ -29,6 +29,7 @@ class ShareSession(Generic[C]):
         self.epoch = 1
         """The epoch of the next request."""
         self.partitions: dict[PartitionName, None] = {}
+        self.is_ended = False
 
     def update(self, added: Iterable[PartitionName], forgotten: Iterable[PartitionName]) -> None:
         for name in added:
@@ -94,6 +95,7 @@ class ShareSessions(Generic[C]):
         key = session.group_id, session.member_id
         if self._sessions.get(key) is not session:
             return False
+        session.is_ended = True
         del self._sessions[key]
         of_connection = self._of_connection[session.connection]
         of_connection.remove(session)
