@@ -28,6 +28,16 @@ TRAPS: dict[str, Trap] = {
         "Terraform's providers for Kafka, kafka-gitops: destroy on removal, drift",
         "name what a plan takes away and ask for it; keep the applier's rights; compare a named topic as a whole",
     ),
+    "share-delivery": Trap(
+        "a task of a share group is delivered again after it was done, to two at once, or never again",
+        "KIP-932",
+        "an acknowledgement counts when it is stored; what is held ends with its lock, its session or its leader",
+    ),
+    "share-poison": Trap(
+        "a record that kills its consumers takes the records beside it to the delivery limit",
+        "KIP-932, KAFKA-19903",
+        "records that were delivered often come in ever smaller parts, and at last alone",
+    ),
     "share-state-epoch": Trap(
         "a late request to make the state of a share partition begins it again while it is being read",
         "Kafka's InitializeShareGroupState, which fences only lower state epochs",
