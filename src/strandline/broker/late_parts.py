@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from strandline.broker.lazy import Lazy
+from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from strandline.broker.audit.audit_topic import AuditTopic
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.storage import LogStorage
     from strandline.broker.metrics.telemetry import Telemetry
     from strandline.handlers.support.context import BrokerServices
+    from strandline.partition.partition import Partition
 
 
 class LateParts:
@@ -65,6 +68,40 @@ class LateParts:
         for part in (*upkeep, *shares, self.groups, self.transactions):
             if part.loaded is not None:
                 part.loaded.close()
+
+    # Called by the replicas
+
+    def on_led(self, partition: Partition, *, is_ready: bool) -> None:
+        """Load what is coordinated here from now on: members may be gone, and transactions wait for their end."""
+        index = partition.index
+        if partition.topic == CONSUMER_OFFSETS and (is_ready or self.groups.loaded is not None):
+            groups = self.groups.get()
+            groups.stop_leading(index)
+            groups.load(index)
+        elif partition.topic == TRANSACTION_STATE and (is_ready or self.transactions.loaded is not None):
+            self.transactions.get().begin_leading(index)
+        elif partition.topic == SHARE_GROUP_STATE and (is_ready or self.share_coordinator.loaded is not None):
+            self.share_coordinator.get().begin_leading(index)
+
+    def on_unled(self, partition: Partition) -> None:
+        """Stop what was coordinated here."""
+        groups, transactions, shares = self.groups.loaded, self.transactions.loaded, self.share_coordinator.loaded
+        for topic, part in (CONSUMER_OFFSETS, groups), (TRANSACTION_STATE, transactions), (SHARE_GROUP_STATE, shares):
+            if partition.topic == topic and part is not None:
+                part.stop_leading(partition.index)
+
+    def on_topics_changed(self, names: tuple[str, ...]) -> None:
+        """Let groups that subscribe to these topics assign their partitions."""
+        if self.groups.loaded is not None:
+            self.groups.loaded.on_topics_changed(names)
+
+    def on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
+        """Forget what groups and share groups stored for a topic."""
+        self.groups.get().on_topic_deleted(name, topic_id)
+        if self.share_coordinator.loaded is not None:
+            self.share_coordinator.loaded.on_topic_deleted(name, topic_id)
+
+    # Making each part
 
     def _make_groups(self) -> GroupDriver:
         from strandline.broker.coordinating.group_driver import groups_of_node

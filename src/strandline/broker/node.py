@@ -45,7 +45,6 @@ from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
-from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.runtime.runtime import Runtime, TimerHandle
 from strandline.security.principal import Session
@@ -177,9 +176,6 @@ class Node:
             workers=workers,
         )
         self.replicas.on_led = self._on_led
-        self.replicas.on_unled = self._on_unled
-        self.replicas.on_topics_changed = self._on_topics_changed
-        self.replicas.on_topic_deleted = self._on_topic_deleted
         self.replicas.on_configured = self._on_configured
         self.replicas.on_damaged = self._on_damaged
         self.checkpoints = self.replicas.checkpoints
@@ -189,6 +185,9 @@ class Node:
         self.late = LateParts(
             self.storage, self, self.controller_channel, self.dynamic_config, broker_epoch=self._broker_epoch
         )
+        self.replicas.on_unled = self.late.on_unled
+        self.replicas.on_topics_changed = self.late.on_topics_changed
+        self.replicas.on_topic_deleted = self.late.on_topic_deleted
         self.membership = Membership(
             environment,
             self.directory,
@@ -289,30 +288,7 @@ class Node:
         return storage_workers(self.runtime, self.directory.disk)
 
     def _on_led(self, partition: Partition) -> None:
-        """Load what is coordinated here from now on: members may be gone, and transactions wait for their end."""
-        if partition.topic == CONSUMER_OFFSETS and (self.is_ready or self.late.groups.loaded is not None):
-            self.groups.stop_leading(partition.index)
-            self.groups.load(partition.index)
-        elif partition.topic == TRANSACTION_STATE and (self.is_ready or self.late.transactions.loaded is not None):
-            self.transactions.begin_leading(partition.index)
-        elif partition.topic == SHARE_GROUP_STATE and (self.is_ready or self.late.share_coordinator.loaded is not None):
-            self.share_coordinator.begin_leading(partition.index)
-
-    def _on_unled(self, partition: Partition) -> None:
-        groups, transactions = self.late.groups.loaded, self.late.transactions.loaded
-        shares = self.late.share_coordinator.loaded
-        for topic, part in (CONSUMER_OFFSETS, groups), (TRANSACTION_STATE, transactions), (SHARE_GROUP_STATE, shares):
-            if partition.topic == topic and part is not None:
-                part.stop_leading(partition.index)
-
-    def _on_topics_changed(self, names: tuple[str, ...]) -> None:
-        if self.late.groups.loaded is not None:
-            self.late.groups.loaded.on_topics_changed(names)
-
-    def _on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
-        self.groups.on_topic_deleted(name, topic_id)
-        if self.late.share_coordinator.loaded is not None:
-            self.late.share_coordinator.loaded.on_topic_deleted(name, topic_id)
+        self.late.on_led(partition, is_ready=self.is_ready)
 
     def _on_damaged(self, partition: Partition, error: DamagedRecords) -> None:
         # When the scrubber starts, it looks at what readers found before.
@@ -442,7 +418,9 @@ class Node:
 
     def _controller_address(self) -> tuple[str, int] | None:
         """Return where voters reach this controller."""
-        return next(((host, port) for _, host, port, _ in self.controller_server.endpoints()), None)
+        for _, host, port, _ in self.controller_server.endpoints():
+            return host, port
+        return None
 
     def _next_window(self) -> None:
         for dispatcher in self.client_server.dispatchers:
