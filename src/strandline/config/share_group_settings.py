@@ -60,72 +60,63 @@ class ShareGroupSettings:
         "The assignor of share groups. Apache Kafka takes the name of a Java class too.",
     )
 
-    # Delivery, which does not read them yet.
+    # Delivery.
     group_share_record_lock_duration_ms: int = integer(
         "group.share.record.lock.duration.ms",
         30_000,
         between(1_000, 3_600_000),
         "How long a record is locked for the consumer that acquired it.",
-        effect=False,
     )
     group_share_min_record_lock_duration_ms: int = integer(
         "group.share.min.record.lock.duration.ms",
         15_000,
         between(1_000, 30_000),
         "The shortest lock a share group may be given.",
-        effect=False,
     )
     group_share_max_record_lock_duration_ms: int = integer(
         "group.share.max.record.lock.duration.ms",
         60_000,
         between(30_000, 3_600_000),
         "The longest lock a share group may be given.",
-        effect=False,
     )
     group_share_delivery_count_limit: int = integer(
         "group.share.delivery.count.limit",
         5,
         between(2, 10),
         "How often a record is delivered before it is archived.",
-        effect=False,
     )
     group_share_min_delivery_count_limit: int = integer(
         "group.share.min.delivery.count.limit",
         2,
         between(2, 5),
         "The lowest limit a share group may be given.",
-        effect=False,
     )
     group_share_max_delivery_count_limit: int = integer(
         "group.share.max.delivery.count.limit",
         10,
         between(5, 25),
         "The highest limit a share group may be given.",
-        effect=False,
     )
     group_share_partition_max_record_locks: int = integer(
         "group.share.partition.max.record.locks",
         2_000,
         between(100, 10_000),
         "Records of one partition that a share group may have in flight.",
-        effect=False,
     )
     group_share_min_partition_max_record_locks: int = integer(
         "group.share.min.partition.max.record.locks",
         100,
         between(100, 2_000),
         "The fewest records in flight a share group may be given.",
-        effect=False,
     )
     group_share_max_partition_max_record_locks: int = integer(
         "group.share.max.partition.max.record.locks",
         4_000,
         between(2_000, 10_000),
         "The most records in flight a share group may be given.",
-        effect=False,
     )
     group_share_max_share_sessions: int = integer(
-        "group.share.max.share.sessions", 2_000, at_least(1), "Share sessions that a broker keeps.", effect=False
+        "group.share.max.share.sessions", 2_000, at_least(1), "Share sessions that a broker keeps."
     )
 
 
