@@ -24,7 +24,7 @@ from strandline.handlers.audit.change_table import CHANGES, HIDDEN, NO_CHANGES
 from strandline.handlers.support.refusals import refusal
 from strandline.security.audit.audit_event import details_of
 
-ROUTES = routes(CONTROLLER) | routes(BROKER)
+ROUTES = routes(CONTROLLER, serves_shares=True) | routes(BROKER, serves_shares=True)
 _VALUES = {"string": "a name", "bytes": b"hunter2", "uuid": uuid.UUID(int=7), "bool": False, "float64": 1.5}
 
 
@@ -62,7 +62,7 @@ def test_a_success_and_a_refusal_are_told(api_key: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "api_key", sorted(key for key in CHANGES if ROUTES[key].is_forwarded or key in (20_005, 42, 47))
+    "api_key", sorted(key for key in CHANGES if ROUTES[key].is_forwarded or key in (20_005, 42, 47, 91, 92))
 )
 def test_a_denial_of_the_whole_request_is_told(api_key: int) -> None:
     """The authorizer leaves these denials to the event of the change."""

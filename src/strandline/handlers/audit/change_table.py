@@ -192,6 +192,35 @@ def _offset_delete(request: Any, response: Any) -> Iterator[ResourceChange]:
             yield ResourceChange(GROUP, request.group_id, code, {"topic": topic.name, "partitions": indexes})
 
 
+def _alter_share_offsets(request: Any, response: Any) -> Iterator[ResourceChange]:
+    offsets = {
+        (topic.topic_name, each.partition_index): each.start_offset
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    if response.error_code or not response.responses:
+        yield _share_group_as_a_whole(request, response)
+        return
+    for topic in response.responses:
+        name = topic.topic_name
+        for code, indexes in _by_code(topic.partitions, "partition_index"):
+            moves = {f"partition {each}": offsets.get((name, each)) for each in indexes}
+            yield ResourceChange(GROUP, request.group_id, code, {"topic": name, **moves})
+
+
+def _delete_share_offsets(request: Any, response: Any) -> Iterator[ResourceChange]:
+    if response.error_code or not response.responses:
+        yield _share_group_as_a_whole(request, response)
+        return
+    for topic in response.responses:
+        yield ResourceChange(GROUP, request.group_id, topic.error_code, {"topic": topic.topic_name})
+
+
+def _share_group_as_a_whole(request: Any, response: Any) -> ResourceChange:
+    names = [each.topic_name for each in request.topics]
+    return ResourceChange(GROUP, request.group_id, response.error_code, {"topics": names})
+
+
 def _offset_commit(request: Any, response: Any) -> Iterator[ResourceChange]:
     """Tell of a commit by a client that is no member: an administrator moves a group, or a consumer has no group."""
     for topic in response.topics:
@@ -287,6 +316,8 @@ CHANGES: Final[dict[int, Row]] = {
     51: _alter_users,
     57: _update_features,
     64: _unregister,
+    91: _alter_share_offsets,
+    92: _delete_share_offsets,
     20_005: _delete_sink,
     20_008: _compact,
 }
@@ -295,6 +326,7 @@ NO_CHANGES: Final = frozenset(
     (
         *(0, 1, 2, 3, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 22, 23, 24, 25, 26, 28, 29, 32, 35, 36, 41, 46, 48, 50),
         *(52, 53, 54, 55, 56, 58, 59, 60, 61, 62, 63, 65, 66, 67, 68, 69, 70, 71, 72, 73, 74, 75),
+        *(76, 77, 78, 79, 83, 84, 85, 86, 87, 90),
         *(20_000, 20_001, 20_002, 20_003, 20_004, 20_006, 20_007, 20_009, 20_010, 20_011),
     )
 )
