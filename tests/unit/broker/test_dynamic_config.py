@@ -158,6 +158,10 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
         "85",
         lambda node: node.groups._config.consumer_settings("any").assignment_interval_ms,
     ),
+    "group.share.assignment.interval.ms": (
+        "91",
+        lambda node: node.groups._config.share_settings("any").assignment_interval_ms,
+    ),
     "log.cleaner.backoff.ms": ("86", lambda node: node.cleaner.backoff_ms),
     "log.cleaner.threads": ("2", lambda node: node.config.log_cleaner_threads),
     "log.cleaner.dedupe.buffer.size": ("5000000", lambda node: node.cleaner.share().dedupe_buffer_bytes),
