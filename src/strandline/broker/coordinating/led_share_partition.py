@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
 from strandline.coordinators.shares.delivery.share_partition import (
+    RENEW,
     AcknowledgedBatch,
     SharePartition,
     StateChange,
@@ -83,10 +84,31 @@ def client_code(code: ErrorCode) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+class ShareCounts:
+    """What all share partitions of a broker count together, since its start."""
+
+    __slots__ = ("acknowledged", "lock_timeouts")
+
+    def __init__(self) -> None:
+        self.acknowledged = [0] * (RENEW + 1)
+        """Records by the type of their acknowledgement."""
+        self.lock_timeouts = 0
+        """Records whose lock has timed out."""
+
+    def add(self, batches: Iterable[AcknowledgedBatch]) -> None:
+        for first, last, types in batches:
+            if len(types) == 1:
+                self.acknowledged[types[0]] += last - first + 1
+            else:
+                for kind in set(types):
+                    self.acknowledged[kind] += types.count(kind)
+
+
 class LedSharePartition:
     """One share partition on the broker that leads its data."""
 
     __slots__ = (
+        "_counts",
         "_is_waking",
         "_on_dropped",
         "_persister",
@@ -108,6 +130,7 @@ class LedSharePartition:
         group_id: str,
         partition: Partition,
         persister: StatePersister,
+        counts: ShareCounts,
         *,
         settings_of: Callable[[str], ShareSettings],
         on_dropped: Callable[[LedSharePartition], object],
@@ -116,6 +139,7 @@ class LedSharePartition:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self._persister = persister
+        self._counts = counts
         self._settings_of = settings_of
         self._on_dropped = on_dropped
         self.share: SharePartition | None = None
@@ -264,11 +288,17 @@ class LedSharePartition:
         except RequestError as error:
             on_done(ErrorCode(error.code), str(error))
             return
+
+        def acknowledged(code: ErrorCode, message: str | None) -> None:
+            if not code:
+                self._counts.add(batches)
+            on_done(code, message)
+
         if change is None:
             self._arm()
-            on_done(ErrorCode.NONE, None)
+            acknowledged(ErrorCode.NONE, None)
         else:
-            self._store(change, on_done)
+            self._store(change, acknowledged)
 
     def release(self, member_id: str) -> None:
         """Make available what a member holds: its session has ended."""
@@ -333,7 +363,9 @@ class LedSharePartition:
         self._timer = None
         share = self.share
         assert share is not None
+        timeouts = share.timeouts
         write = share.expire(self.partition.runtime.monotonic(), self.settings)
+        self._counts.lock_timeouts += share.timeouts - timeouts
         self._arm()
         if write is not None:
             self._write(write, partial(self._on_expiry_stored, write))

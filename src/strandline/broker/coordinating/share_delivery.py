@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from strandline.broker.coordinating.group_topics import overrides_of_group
-from strandline.broker.coordinating.led_share_partition import LedSharePartition, StatePersister
+from strandline.broker.coordinating.led_share_partition import LedSharePartition, ShareCounts, StatePersister
 from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
@@ -26,14 +26,14 @@ class ShareDelivery:
         self.sessions: ShareSessions[SessionConnection] = ShareSessions(
             lambda: environment.config().group_share_max_share_sessions
         )
+        self.counts = ShareCounts()
         self._groups: dict[str, dict[PartitionName, LedSharePartition]] = {}
         self._settings: dict[str, tuple[BrokerConfig, ClusterImage, int, ShareSettings]] = {}
         """Settings of groups with sessions, with the configuration and the version of the image that they are from."""
 
     def close(self) -> None:
-        for group in list(self._groups.values()):
-            for led in list(group.values()):
-                led.drop()
+        for led in list(self.loaded()):
+            led.drop()
 
     def settings_of(self, group_id: str) -> ShareSettings:
         """Return the settings of a group as they are now."""
@@ -51,10 +51,20 @@ class ShareDelivery:
         group = self._groups.get(group_id)
         return None if group is None else group.get(name)
 
+    def loaded(self) -> Iterator[LedSharePartition]:
+        """Yield the share partitions of all groups, with those that are being loaded."""
+        for group in self._groups.values():
+            yield from group.values()
+
     def open(self, group_id: str, partition: Partition) -> LedSharePartition:
         """Begin to load a share partition of a partition that this broker leads."""
         led = LedSharePartition(
-            group_id, partition, self._persister, settings_of=self.settings_of, on_dropped=self._on_dropped
+            group_id,
+            partition,
+            self._persister,
+            self.counts,
+            settings_of=self.settings_of,
+            on_dropped=self._on_dropped,
         )
         self._groups.setdefault(group_id, {})[partition.topic_id.bytes, partition.index] = led
         led.load()

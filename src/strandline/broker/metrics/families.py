@@ -14,6 +14,7 @@ from strandline.broker.metrics import node as metrics_node
 from strandline.broker.metrics import quotas as metrics_quotas
 from strandline.broker.metrics import replication as metrics_replication
 from strandline.broker.metrics import requests as metrics_requests
+from strandline.broker.metrics import shares as metrics_shares
 from strandline.broker.metrics import storage as metrics_storage
 from strandline.broker.metrics import topics as metrics_topics
 from strandline.broker.metrics import transactions as metrics_transactions
@@ -29,6 +30,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "The files of a log": metrics_storage.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
+    "Share groups": metrics_shares.FAMILIES,
     "Transactions": metrics_transactions.FAMILIES,
     "The node": metrics_node.FAMILIES,
     "What clients push": metrics_telemetry.FAMILIES,

@@ -1,0 +1,75 @@
+"""Families about share groups: what this node delivers to them from the partitions that it leads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from strandline.broker.metrics.scrape import Scrape
+from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW
+from strandline.observability.exposition import Metric, Sample, escaped
+
+if TYPE_CHECKING:
+    from strandline.broker.coordinating.share_delivery import ShareDelivery
+
+_TYPES: Final = {"Accept": ACCEPT, "Release": RELEASE, "Reject": REJECT, "Renew": RENEW}
+
+
+def _one(read: Callable[[ShareDelivery], int]) -> Callable[[Scrape], Iterator[Sample]]:
+    """One line, which is 0 on a node that has delivered nothing yet."""
+
+    def samples(scrape: Scrape) -> Iterator[Sample]:
+        delivery = scrape.node.late.share_delivery.loaded
+        yield "", 0 if delivery is None else read(delivery)
+
+    return samples
+
+
+def _acknowledgements(scrape: Scrape) -> Iterator[Sample]:
+    delivery = scrape.node.late.share_delivery.loaded
+    for name, kind in _TYPES.items():
+        yield f'acktype="{name}"', 0 if delivery is None else delivery.counts.acknowledged[kind]
+
+
+def _in_flight(scrape: Scrape) -> Iterator[Sample]:
+    delivery = scrape.node.late.share_delivery.loaded
+    # Copied: in between they change.
+    for led in () if delivery is None else list(delivery.loaded()):
+        if led.share is not None:
+            labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
+            yield f'{labels},partition="{led.partition.index}"', led.share.in_flight
+
+
+FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
+    Metric(
+        "kafka_server_sharesessioncache_numsharesessions",
+        "gauge",
+        "Share sessions: members of share groups that read from this node.",
+        _one(lambda delivery: len(delivery.sessions)),
+        public=True,
+    ),
+    Metric(
+        "kafka_server_sharegroupmetrics_recordacknowledgements_total",
+        "counter",
+        "Records that members of share groups acknowledged since the start, by what they said. An acknowledgement "
+        "counts when it is stored.",
+        _acknowledgements,
+        ("acktype",),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_lock_timeouts_total",
+        "counter",
+        "Records whose lock timed out since the start, because their consumer did not acknowledge them in time.",
+        _one(lambda delivery: delivery.counts.lock_timeouts),
+        public=True,
+    ),
+    Metric(
+        "kafka_server_sharepartitionmetrics_inflightmessagecount",
+        "gauge",
+        "Records between the first that is not done and the last that was delivered. Nothing new is delivered at "
+        "`group.share.partition.max.record.locks`.",
+        _in_flight,
+        ("group", "topic", "partition"),
+    ),
+)
