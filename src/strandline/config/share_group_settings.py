@@ -14,8 +14,8 @@ class ShareGroupSettings:
 
     group_share_enable: bool = boolean(
         "group.share.enable",
-        False,
-        "Strandline's own. For tests: the node serves share groups, and a cluster that it makes has `share.version` 1.",
+        True,
+        "Strandline's own. Whether the node serves share groups, and a cluster that it makes has `share.version` 1.",
     )
 
     # Members.
