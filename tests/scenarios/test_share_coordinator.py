@@ -146,7 +146,7 @@ def test_the_state_of_a_deleted_topic_goes_with_it(node: Any) -> None:
 
 
 def test_without_share_groups_nothing_of_it_is_served() -> None:
-    with strandline.embedded() as broker:
+    with strandline.embedded(properties={"group.share.enable": "false"}) as broker:
         with talk([port_of(broker)]) as peer:
             keys = {each.api_key for each in peer.ask(ApiVersionsRequest(), 3).api_keys}
             assert not keys & set(range(76, 93))

@@ -50,11 +50,25 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     name = _TOPICS.get(request.key_type)
     if name is None or (name == SHARE_GROUP_STATE and not _serves_shares(context)):
         _answer(context, request, _refusal(request))
-    elif context.node.image.topic_by_name(name) is not None:
+    elif context.node.image.topic_by_name(name) is not None or not any(_is_key(name, key) for key in _keys(request)):
         _answer(context, request, lambda key: _find(context, name, key))
     else:
         # Whether it was refused needs no look: then the look-up fails.
         create_missing(context.node, [name], lambda _: _answer(context, request, lambda key: _find(context, name, key)))
+
+
+def _keys(request: FindCoordinatorRequest) -> list[str]:
+    return request.coordinator_keys or [request.key]
+
+
+def _is_key(name: str, key: str) -> bool:
+    """Return whether a key may have a coordinator: the topic is not made for one that cannot."""
+    if name == SHARE_GROUP_STATE:
+        try:
+            parse_coordinator_key(key)
+        except RequestError:
+            return False
+    return True
 
 
 def _serves_shares(context: RequestContext) -> bool:

@@ -205,11 +205,11 @@ def test_a_level_is_raised(version: int) -> None:
 @pytest.mark.parametrize("version", range(3))
 def test_one_bad_feature_spoils_all(version: int) -> None:
     node = node_at(20)
-    bad = FeatureUpdateKey(feature="share.version", max_version_level=1)
+    bad = FeatureUpdateKey(feature="streams.version", max_version_level=1)
     good = FeatureUpdateKey(feature="metadata.version", max_version_level=30)
     answer = update(node, version, good, bad)
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
-    assert "share.version" in (answer.error_message or "")
+    assert "streams.version" in (answer.error_message or "")
     assert node.image.features["metadata.version"] == 20
 
 

@@ -126,13 +126,13 @@ def test_two_requests_for_one_missing_topic_create_it_once_and_wait_for_it() -> 
 
 def test_what_cannot_be_created_is_told_per_topic() -> None:
     node = node_with("a.b")
-    answer = metadata(node, by_names("fine", "a_b", "bad/name", "a.b", "__share_group_state"))
+    answer = metadata(node, by_names("fine", "a_b", "bad/name", "a.b", "__strandline_audit"))
     assert {topic.name: topic.error_code for topic in answer.topics} == {
         "fine": ErrorCode.NONE,
         "a_b": ErrorCode.INVALID_TOPIC_EXCEPTION,
         "bad/name": ErrorCode.INVALID_TOPIC_EXCEPTION,
         "a.b": ErrorCode.NONE,
-        "__share_group_state": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "__strandline_audit": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 

@@ -44,7 +44,7 @@ def test_levels_go_up(update: FeatureUpdate, written: int | None) -> None:
         (FeatureUpdate(METADATA_VERSION, 21, SAFE_DOWNGRADE), "to a newer version"),
         (FeatureUpdate(METADATA_VERSION, 20, 0), "upgrade type"),
         (FeatureUpdate(METADATA_VERSION, 20, 9), "upgrade type"),
-        (FeatureUpdate("share.version", 1), "does not support this feature"),
+        (FeatureUpdate("streams.version", 1), "does not support this feature"),
         (FeatureUpdate("group.version", 2), "only supports versions 0-1"),
         (FeatureUpdate("", 0), "does not support this feature"),
     ],

@@ -45,14 +45,15 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     ELIGIBLE_LEADER_REPLICAS: (0, ELIGIBLE_LEADER_REPLICAS_LEVEL),
     GROUP_VERSION: (0, GROUP_VERSION_LEVEL),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
+    SHARE_VERSION: (0, SHARE_VERSION_LEVEL),
 }
 
 
 def supported_features(config: BrokerConfig) -> Mapping[str, tuple[int, int]]:
     """Return the levels that a node with these settings supports."""
-    if not config.group_share_enable:
+    if config.group_share_enable:
         return SUPPORTED_FEATURES
-    return {**SUPPORTED_FEATURES, SHARE_VERSION: (0, SHARE_VERSION_LEVEL)}
+    return {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != SHARE_VERSION}
 
 
 # How a level may move, in the numbers of the protocol.
