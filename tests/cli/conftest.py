@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.clients.broker import shared_broker
+from tests.registry.running_registry import running_registry
 
 from strandline.cli import main
 
@@ -40,6 +41,8 @@ class Ended:
 class CommandLine:
     def __init__(self, bootstrap: str | None = None) -> None:
         self.bootstrap = bootstrap
+        self.options: tuple[str, ...] = ()
+        """Options of every command."""
         self.environ = os.environ | {"COLUMNS": "100"}
         self.environ.pop("NO_COLOR", None)
         if bootstrap:
@@ -47,6 +50,7 @@ class CommandLine:
 
     def run(self, *arguments: str, stdin: bytes = b"") -> Ended:
         """Run in this process, which spares the imports: most tests are about what is said, not about processes."""
+        arguments = (*arguments, *self.options)
         stdout, stderr = io.BytesIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "environ", self.environ)
@@ -75,7 +79,11 @@ class CommandLine:
         """Run with a terminal on all three streams; what it showed is in `stdout`."""
         leader, follower = pty.openpty()
         process = subprocess.Popen(
-            [*COMMAND, *arguments], stdin=follower, stdout=follower, stderr=follower, env=self.environ | environ
+            [*COMMAND, *arguments, *self.options],
+            stdin=follower,
+            stdout=follower,
+            stderr=follower,
+            env=self.environ | environ,
         )
         os.close(follower)
         os.write(leader, typed)
@@ -103,6 +111,23 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture
 def cli(bootstrap: str) -> CommandLine:
     return CommandLine(bootstrap)
+
+
+@pytest.fixture(scope="session")
+def registry_url(bootstrap: str) -> Iterator[str]:
+    """A registry beside the broker that all tests share; each uses subjects of its own."""
+    with running_registry(bootstrap) as registry:
+        yield registry.url
+
+
+@pytest.fixture
+def registry_cli(bootstrap: str, registry_url: str) -> CommandLine:
+    """A command line that knows a registry, too."""
+    command_line = CommandLine(bootstrap)
+    command_line.environ["STRANDLINE_REGISTRY"] = registry_url
+    # A registry answers a write when its transaction has ended, and the machine may be busy.
+    command_line.options = ("--timeout", str(TIMEOUT_S))
+    return command_line
 
 
 @pytest.fixture

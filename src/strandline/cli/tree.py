@@ -141,12 +141,15 @@ COMMANDS: dict[str, Entry] = {
         verbs=(("serve", "registry.serve:serve", "Serve schemas beside a cluster, over Confluent's REST API."),),
     ),
     "schema": Entry(
-        "List, show, register, check and delete schemas in a registry.",
+        "List, show, register, compare, check, repair and delete schemas in a registry.",
         verbs=(
             ("list", "schema.listing:list_schemas", "List subjects with their last version."),
             ("show", "schema.show:show", "Show a schema: of a subject, or by its id."),
             ("register", "schema.register:register", "Register a schema as the next version of a subject."),
-            ("check", "schema.register:check", "Say whether a subject would take a schema; exit code 5 if not."),
+            ("diff", "schema.diff:diff", "Show how two versions differ, or a file from the last one."),
+            ("compat", "schema.compat:compat", "Would a subject take a schema, under which level, why not?"),
+            ("evolve", "schema.evolve:evolve", "Name the nearest change that passes, for one that is refused."),
+            ("check", "schema.check:check", "Check a schema with a subject, or with every record of a topic."),
             ("delete", "schema.delete:delete", "Delete a subject, or a version of it."),
         ),
     ),
@@ -181,7 +184,7 @@ COMMANDS: dict[str, Entry] = {
         verbs=(("prepare", "pipeline.spark_prepare:prepare", "Let Spark start in about half the time; once."),),
     ),
     "contract": Entry(
-        "Keep topics, rights, quotas and lag objectives as files: plan, apply, check.",
+        "Keep topics, schemas, rights, quotas and lag objectives as files: plan, apply, check.",
         verbs=(
             ("plan", "contract.commands:plan", "Show what would change, and change nothing."),
             ("apply", "contract.commands:apply", "Bring the cluster to what the files say."),

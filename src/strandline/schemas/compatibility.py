@@ -29,21 +29,31 @@ _TEXT_CHARACTERS_MAX: Final = 10_000
 
 def explain(engines: Engines, level: str, new: SchemaSource, earlier: Sequence[tuple[int, SchemaSource]]) -> list[str]:
     """Return why a schema is not compatible with the earlier versions, oldest first; nothing if it is."""
-    if level == "NONE":
+    conflict = find_conflict(engines, level, new, earlier)
+    if conflict is None:
         return []
-    compared = earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
-    for version, old in reversed(compared):
+    version, old, reasons = conflict
+    told = [_words(each) for each in reasons[:MESSAGES_MAX]]
+    text = old.text if len(old.text) <= _TEXT_CHARACTERS_MAX else f"{old.text[:_TEXT_CHARACTERS_MAX]}..."
+    return [*told, f"{{oldSchemaVersion: {version}}}", f"{{oldSchema: '{text}'}}", f"{{compatibility: '{level}'}}"]
+
+
+def find_conflict(
+    engines: Engines, level: str, new: SchemaSource, earlier: Sequence[tuple[int, SchemaSource]]
+) -> tuple[int, SchemaSource, list[Incompatibility]] | None:
+    """Return the newest version that a schema is not compatible with, and why; None if there is none."""
+    for version, old in reversed(compared_versions(level, earlier)):
         reasons = _reasons(engines, level, new, old)
         if reasons:
-            told = [_words(each) for each in reasons[:MESSAGES_MAX]]
-            text = old.text if len(old.text) <= _TEXT_CHARACTERS_MAX else f"{old.text[:_TEXT_CHARACTERS_MAX]}..."
-            return [
-                *told,
-                f"{{oldSchemaVersion: {version}}}",
-                f"{{oldSchema: '{text}'}}",
-                f"{{compatibility: '{level}'}}",
-            ]
-    return []
+            return version, old, reasons
+    return None
+
+
+def compared_versions(level: str, earlier: Sequence[tuple[int, SchemaSource]]) -> Sequence[tuple[int, SchemaSource]]:
+    """Return the versions that a level compares with: none, the last one, or all."""
+    if level == "NONE":
+        return []
+    return earlier if level.endswith("_TRANSITIVE") else earlier[-1:]
 
 
 def _reasons(engines: Engines, level: str, new: SchemaSource, old: SchemaSource) -> list[Incompatibility]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from strandline.schemas.types import SchemaType
 
-_ENGINES: Final = (
+ENGINES: Final = (
     ("AVRO", "strandline.schemas.avro.engine", "AvroType"),
     ("JSON", "strandline.schemas.json_schema.engine", "JsonSchemaEngine"),
     ("PROTOBUF", "strandline.schemas.protobuf.engine", "ProtobufEngine"),
@@ -20,7 +20,7 @@ logger = logging.getLogger("strandline.schemas")
 def all_types() -> list[SchemaType]:
     """Return an engine for each schema type."""
     found: list[SchemaType] = []
-    for name, module, attribute in _ENGINES:
+    for name, module, attribute in ENGINES:
         try:
             found.append(getattr(import_module(module), attribute)())
         except ModuleNotFoundError as error:

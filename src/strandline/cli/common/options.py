@@ -67,3 +67,16 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", au
 GroupNames = Annotated[
     list[str], typer.Argument(metavar="GROUP", help="The groups.", autocompletion=completion.group_names)
 ]
+REGISTRY_DEFAULT = "http://127.0.0.1:8081"
+RegistryUrl = Annotated[
+    str, typer.Option("--registry", metavar="URL", envvar="STRANDLINE_REGISTRY", help="The schema registry.")
+]
+MaybeRegistryUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--registry",
+        metavar="URL",
+        envvar="STRANDLINE_REGISTRY",
+        help=f"The schema registry. Default: {REGISTRY_DEFAULT}, if one answers there.",
+    ),
+]

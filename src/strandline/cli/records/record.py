@@ -11,7 +11,7 @@ import binascii
 import json
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,8 @@ class ReadRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    more: Mapping[str, Any] | None = None
+    """What decoding adds to the JSON form: values in the place of text, and the ids of their schemas."""
 
 
 @dataclass
@@ -39,7 +41,7 @@ class NewRecord:
 
 
 def to_json(record: ReadRecord) -> dict[str, Any]:
-    return {
+    found = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -48,6 +50,7 @@ def to_json(record: ReadRecord) -> dict[str, Any]:
         **json_bytes("value", record.value),
         "headers": [{"key": key, **json_bytes("value", value)} for key, value in record.headers],
     }
+    return found if record.more is None else {**found, **record.more}
 
 
 def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
@@ -60,13 +63,20 @@ def json_bytes(name: str, content: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
+def header_of(headers: Headers, name: str) -> bytes | None:
+    """Return the first header of a name."""
+    return next((value for key, value in headers if key == name), None) if headers else None
+
+
 _FIELDS = {"topic", "offset", "timestamp", "partition", "key", "key_base64", "value", "value_base64", "headers"}
+_OF_SCHEMAS = {"key_schema_id", "value_schema_id", "key_schema_error", "value_schema_error"}
 
 
-def from_json(line: bytes) -> NewRecord:
+def from_json(line: bytes, encode: Callable[[Any], bytes] | None = None) -> NewRecord:
     """Return one line of JSON as a record to write; ValueError says what is wrong.
 
-    `topic` and `offset` are understood and ignored, so that what `consume --json` prints can be fed back.
+    `topic`, `offset` and the ids of schemas are understood and ignored, so that what `consume --json` prints can be fed
+    back. `encode` makes bytes of a value by its schema; without it a value is text.
     """
     try:
         fields = json.loads(line)
@@ -74,7 +84,7 @@ def from_json(line: bytes) -> NewRecord:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(fields, dict):
         raise ValueError('not a JSON object such as {"key": "k", "value": "v"}')
-    unknown = fields.keys() - _FIELDS
+    unknown = fields.keys() - _FIELDS - _OF_SCHEMAS
     if unknown:
         raise ValueError(
             f"unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_FIELDS))}. If the whole line is the "
@@ -82,7 +92,7 @@ def from_json(line: bytes) -> NewRecord:
         )
     return NewRecord(
         key=_bytes_of(fields, "key"),
-        value=_bytes_of(fields, "value"),
+        value=_bytes_of(fields, "value") if encode is None else _encoded(fields, encode),
         headers=_headers_of(fields.get("headers") or []),
         partition=_integer_of(fields, "partition"),
         timestamp_ms=_integer_of(fields, "timestamp"),
@@ -103,6 +113,13 @@ def _bytes_of(fields: dict[str, Any], name: str) -> bytes | None:
         return content.encode()
     # A value written as an object is meant as a JSON document, so it is stored as one.
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _encoded(fields: dict[str, Any], encode: Callable[[Any], bytes]) -> bytes | None:
+    if fields.get("value_base64") is not None:
+        raise ValueError("value_base64 is bytes: a value that is encoded by a schema is written as JSON in value")
+    value = fields.get("value")
+    return None if value is None else encode(value)
 
 
 def _headers_of(headers: Any) -> Headers:

@@ -14,13 +14,9 @@ import typer
 
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, UsageFailed
 
-REGISTRY_DEFAULT: Final = "http://127.0.0.1:8081"
 TYPES_BY_SUFFIX: Final = {".avsc": "AVRO", ".json": "JSON", ".proto": "PROTOBUF"}
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 
-RegistryUrl = Annotated[
-    str, typer.Option("--registry", metavar="URL", envvar="STRANDLINE_REGISTRY", help="The schema registry.")
-]
 SubjectName = Annotated[str, typer.Argument(metavar="SUBJECT", help="The subject, for example orders-value.")]
 SchemaFile = Annotated[
     str, typer.Argument(metavar="FILE", help="The schema: .avsc, .json or .proto; - reads it from stdin.")

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
-from strandline.cli.common.options import AsJson, Timeout, Yes
+from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.schema.access import REGISTRY_DEFAULT, RegistryUrl, SchemaApi, SubjectName
+from strandline.cli.schema.access import SchemaApi, SubjectName
 
 
 def delete(

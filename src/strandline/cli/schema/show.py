@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.failures import UsageFailed
-from strandline.cli.common.options import AsJson, Timeout
+from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import REGISTRY_DEFAULT, RegistryUrl, SchemaApi
+from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.texts import readable
 
 
 def show(
@@ -40,14 +40,5 @@ def show(
         output.talk(f"{name}id {found['id']}, {kind}" + (", deleted" if found.get("deleted") else ""))
         for each in found.get("references", ()):
             output.talk(f"  {each['name']} is {each['subject']} version {each['version']}")
-        output.line(_indented(found["schema"], kind))
+        output.line(readable(found["schema"], kind))
     output.flush()
-
-
-def _indented(text: str, kind: str) -> str:
-    if kind == "PROTOBUF":
-        return text.rstrip("\n")
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return text
