@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from strandline.cli.common import completion
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.failures import Interrupted, UsageFailed
-from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
+from strandline.cli.common.options import (
+    BOOTSTRAP_DEFAULT,
+    REGISTRY_DEFAULT,
+    AsJson,
+    Bootstrap,
+    ClientProperties,
+    RegistryUrl,
+    Timeout,
+)
 from strandline.cli.common.output import Output
 from strandline.cli.common.positions import Earliest, Latest, Position, parse_position
 from strandline.cli.records.filters import Filter, compile_filters
 from strandline.cli.records.reading import GroupReading, Ranges, Reading, last_records, look_up_ranges
 from strandline.cli.records.record import ReadRecord, compile_format, to_json
 from strandline.cli.topic.topics import chosen_partitions, described
+
+if TYPE_CHECKING:
+    from strandline.cli.records.decoding import RecordDecoding
 
 
 def consume(
@@ -72,6 +83,10 @@ def consume(
             autocompletion=completion.group_names,
         ),
     ] = None,
+    decode: Annotated[
+        bool, typer.Option("--decode", help="Show keys and values as JSON, by the schemas of a registry.")
+    ] = False,
+    registry: RegistryUrl = REGISTRY_DEFAULT,
     as_json: AsJson = False,
     pattern: Annotated[
         str | None,
@@ -85,7 +100,8 @@ def consume(
 ) -> None:
     """Read records and print their values, or JSON, or a format of your own.
 
-    Reads what is there and stops; --follow goes on. Without --group no position is stored anywhere.
+    Reads what is there and stops; --follow goes on. Without --group no position is stored anywhere. With --decode,
+    filters and formats see the decoded JSON; what cannot be decoded is shown with the reason.
     """
     now_ms = time.time_ns() // 1_000_000
     if from_beginning:
@@ -97,7 +113,9 @@ def consume(
     if as_json and pattern is not None:
         raise UsageFailed("--json and --format exclude each other")
     output = Output(as_json=as_json)
-    printer = Printer(output, count, None if as_json else _formatter(pattern), _filter(conditions, grep, now_ms))
+    decoding = _decoding(registry, timeout, as_json=as_json) if decode else None
+    formatter = None if as_json else _formatter(pattern)
+    printer = Printer(output, count, formatter, _filter(conditions, grep, now_ms), decoding)
     cluster = connect(bootstrap, properties, timeout)
     admin = cluster.admin()
     chosen = chosen_partitions(described(cluster, admin, topic), partitions)
@@ -118,6 +136,8 @@ def consume(
             raise
     finally:
         output.flush()
+        if decoding is not None:
+            decoding.tell(output)
 
 
 class Printer:
@@ -129,11 +149,13 @@ class Printer:
         count_max: int | None,
         formatter: Callable[[ReadRecord], bytes] | None,
         wanted: Filter | None = None,
+        decoding: RecordDecoding | None = None,
     ) -> None:
         self._output = output
         self._left = count_max
         self._formatter = formatter
         self._wanted = wanted
+        self._decoding = decoding
 
     @property
     def done(self) -> bool:
@@ -146,6 +168,8 @@ class Printer:
             if self._left == 0:
                 break
             looked_at += 1
+            if self._decoding is not None:
+                record = self._decoding.decode(record)
             if self._wanted is None or self._wanted(record):
                 self._print(record)
         self._output.flush()
@@ -158,6 +182,14 @@ class Printer:
             self._output.write(self._formatter(record))
         if self._left is not None:
             self._left -= 1
+
+
+def _decoding(registry: str, timeout_s: float, *, as_json: bool) -> RecordDecoding:
+    # Loaded late: without --decode nothing of schemas is needed.
+    from strandline.cli.records.decoding import RecordDecoding
+    from strandline.cli.schema.access import SchemaApi
+
+    return RecordDecoding(SchemaApi(registry, timeout_s), as_json=as_json)
 
 
 def _position(

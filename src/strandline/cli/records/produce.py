@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from strandline.cli.common import completion
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.failures import CommandFailed, ExitCode, Interrupted, UsageFailed
-from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
+from strandline.cli.common.options import (
+    BOOTSTRAP_DEFAULT,
+    REGISTRY_DEFAULT,
+    AsJson,
+    Bootstrap,
+    ClientProperties,
+    RegistryUrl,
+    Timeout,
+)
 from strandline.cli.common.output import Output
 from strandline.cli.common.positions import TimePosition, parse_position
 from strandline.cli.common.progress import Progress
@@ -55,6 +64,21 @@ def produce(
     from_json: Annotated[
         bool, typer.Option("--from-json", help="Each line is a record as `consume --json` prints it.")
     ] = False,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="SUBJECT|FILE",
+            help="Values are JSON rows, encoded by the last schema of a subject, or by a file (.avsc, .json, .proto).",
+        ),
+    ] = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Register the schema of a FILE for TOPIC-value, unless it is.")
+    ] = False,
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="NAME", help="The message of a Protobuf schema; else the first.")
+    ] = None,
+    registry: RegistryUrl = REGISTRY_DEFAULT,
     as_json: AsJson = False,
     repartition: Annotated[bool, typer.Option("--repartition", help="Ignore the partitions in JSON lines.")] = False,
     rate: Annotated[
@@ -74,9 +98,12 @@ def produce(
     """Write records: each line of stdin, or of the files, is the value of one, also if it is JSON.
 
     With --from-json a line is an object with key, value, headers, partition and timestamp, all optional; key_base64 and
-    value_base64 carry bytes that are no text. Prints the offsets that were written, by partition.
+    value_base64 carry bytes that are no text. Prints the offsets that were written, by partition. With --schema a row
+    that does not fit is refused with its line and the reason; the rows before it were written.
     """
     _check_options(from_json, key_separator, acks, compression)
+    if schema is None and (register or message is not None):
+        raise UsageFailed("--register and --message go with --schema")
     shape = Shape(
         read_json=from_json,
         key=None if key is None else key.encode(errors="surrogateescape"),
@@ -91,6 +118,8 @@ def produce(
     cluster = connect(bootstrap, properties, timeout)
     if not auto_create:
         _check_topic(cluster, topic, partition)
+    if schema is not None:
+        shape = replace(shape, encode=_encoder(registry, timeout, topic, schema, message, register=register))
     output = Output(as_json=as_json)
     sending = Sending(cluster, topic, acks=acks, compression=compression)
     stopped: BaseException | None = None
@@ -155,10 +184,11 @@ class Shape:
     timestamp_ms: int | None
     empty_as_null: bool
     repartition: bool
+    encode: Callable[[Any], bytes] | None = None
 
     def record(self, line: bytes) -> NewRecord:
         if self.read_json:
-            record = record_from_json(line)
+            record = record_from_json(line, self.encode)
             if self.repartition:
                 record.partition = None
         elif self.key_separator is None:
@@ -172,12 +202,31 @@ class Shape:
             record.key = self.key
         if record.value == b"" and self.empty_as_null:
             record.value = None
+        if self.encode is not None and not self.read_json and record.value is not None:
+            record.value = self.encode(_row(record.value))
         if self.partition is not None:
             record.partition = self.partition
         if record.timestamp_ms is None:
             record.timestamp_ms = self.timestamp_ms
         record.headers = self.headers + record.headers
         return record
+
+
+def _encoder(
+    registry: str, timeout_s: float, topic: str, schema: str, message: str | None, *, register: bool
+) -> Callable[[Any], bytes]:
+    # Loaded late: without --schema nothing of schemas is needed.
+    from strandline.cli.schema.access import SchemaApi
+    from strandline.cli.schema.payloads import row_encoder
+
+    return row_encoder(SchemaApi(registry, timeout_s), topic, schema, message=message, register=register)
+
+
+def _row(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
 
 
 def records(source: Lines, shape: Shape) -> Iterator[NewRecord]:
