@@ -10,7 +10,15 @@ import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed, ExitCode, UsageFailed
-from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
+from strandline.cli.common.options import (
+    BOOTSTRAP_DEFAULT,
+    AsJson,
+    Bootstrap,
+    ClientProperties,
+    MaybeRegistryUrl,
+    Timeout,
+    Yes,
+)
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.contract.alerts import alert_rules
@@ -32,6 +40,7 @@ AllowDestroy = Annotated[
 
 def plan(
     files: Files,
+    registry: MaybeRegistryUrl = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
@@ -42,7 +51,7 @@ def plan(
     The cluster is asked whether it would accept each step. A step that cannot be done makes the exit code 1.
     """
     contract = read_contract(files)
-    access = access_to(connect(bootstrap, properties, timeout))
+    access = access_to(connect(bootstrap, properties, timeout), registry)
     steps = make_plan(access, contract)
     output = Output(as_json=as_json)
     PlanPrinter(output).show(steps, find_breakages(access, steps), access.notes)
@@ -55,6 +64,7 @@ def apply(
     yes: Yes = False,
     allow_destroy: AllowDestroy = False,
     principal: Applier = None,
+    registry: MaybeRegistryUrl = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
@@ -66,7 +76,7 @@ def apply(
     break a reader need a yes of their own, or --allow-destroy. A plan that takes rights from the applier is refused.
     """
     contract = read_contract(files)
-    access = access_to(connect(bootstrap, properties, timeout))
+    access = access_to(connect(bootstrap, properties, timeout), registry)
     output = Output(as_json=as_json)
     steps = make_plan(access, contract)
     breakages = find_breakages(access, steps)
@@ -87,6 +97,7 @@ def apply(
 def check(
     files: Files,
     principal: Applier = None,
+    registry: MaybeRegistryUrl = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
@@ -96,10 +107,10 @@ def check(
 
     Exit code 5 if a step cannot be done, takes rights from the applier, or breaks a reader: deletes what a group has
     not read, adds partitions under a group that reads by key, takes rights that a connected group needs, deletes a
-    topic that is read.
+    topic that is read, or registers a schema whose records a reader with the last version cannot read.
     """
     contract = read_contract(files)
-    access = access_to(connect(bootstrap, properties, timeout))
+    access = access_to(connect(bootstrap, properties, timeout), registry)
     output = Output(as_json=as_json)
     steps = make_plan(access, contract)
     breakages = find_breakages(access, steps)
@@ -122,6 +133,7 @@ def check(
 
 def diff(
     files: Files,
+    registry: MaybeRegistryUrl = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
@@ -129,7 +141,7 @@ def diff(
 ) -> None:
     """Show how the cluster differs from the contracts (drift), and what is in no contract. Exit code 5 for drift."""
     contract = read_contract(files)
-    access = access_to(connect(bootstrap, properties, timeout))
+    access = access_to(connect(bootstrap, properties, timeout), registry)
     output = Output(as_json=as_json)
     steps = make_plan(access, contract)
     unmanaged = [name for kind in KINDS for name in kind.unmanaged(access, contract.of(kind))]

@@ -10,11 +10,12 @@ from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.contract.acls_kind import AclKind
 from strandline.cli.contract.kinds import ContractDefaults, ContractItem, ContractKind
 from strandline.cli.contract.quotas_kind import QuotaKind
+from strandline.cli.contract.schemas_kind import SchemaKind
 from strandline.cli.contract.topics_kind import TopicKind
 from strandline.documents.fields import Fields
 from strandline.documents.yaml_text import INSTALL
 
-KINDS: Final[tuple[ContractKind, ...]] = (TopicKind(), AclKind(), QuotaKind())
+KINDS: Final[tuple[ContractKind, ...]] = (TopicKind(), SchemaKind(), AclKind(), QuotaKind())
 
 
 @dataclass

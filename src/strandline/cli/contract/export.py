@@ -11,7 +11,7 @@ import typer
 from strandline.cli.common import completion
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed, UsageFailed, topic_not_found
-from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
+from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, MaybeRegistryUrl, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import known_topics
@@ -38,6 +38,7 @@ def export(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    registry: MaybeRegistryUrl = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
@@ -46,7 +47,7 @@ def export(
 
     Without FILE or DIR they go to stdout. A DIR ends with / or exists. Internal topics are left out.
     """
-    access = access_to(connect(bootstrap, properties, timeout))
+    access = access_to(connect(bootstrap, properties, timeout), registry)
     output = Output()
     existing = known_topics(access.cluster, access.admin)
     for name in topics or ():
@@ -82,7 +83,7 @@ def _one_document(entries: Entries) -> str:
     for kinds in entries.values():
         for kind, items in kinds.items():
             merged.setdefault(kind, []).extend(items)
-    return document_of(merged) if merged else "# the cluster has no topics, rights or quotas\n"
+    return document_of(merged) if merged else "# the cluster has no topics, schemas, rights or quotas\n"
 
 
 def _write_directory(output: Output, directory: Path, entries: Entries, *, force: bool) -> None:

@@ -2,7 +2,7 @@
 
 A kind has a field of the document (`topics:`). It parses its entries, reads what the cluster has of them, and returns
 the steps between the two. A step carries its own change, so that a plan and its application cannot differ. New kinds
-(schemas, connectors, pipelines) are a class more in `KINDS` of `contract_files`, and nothing else.
+(connectors, pipelines) are a class more in `KINDS` of `contract_files`, and nothing else.
 """
 
 from __future__ import annotations
@@ -103,12 +103,14 @@ class ContractStep:
 
 @dataclass
 class Access:
-    """A cluster with one admin client for a whole command."""
+    """A cluster with one admin client for a whole command, and the registry beside it."""
 
     cluster: Cluster
     admin: Any
     notes: list[str] = field(default_factory=list)
     """What a person should know beside the steps."""
+    registry_url: str | None = None
+    """The schema registry, if it was named."""
 
 
 class ContractKind(Protocol):

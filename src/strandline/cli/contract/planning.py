@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.failures import CommandFailed
@@ -15,12 +16,13 @@ from strandline.cli.contract.kinds import Access, Action, ContractStep
 from strandline.cli.contract.readers_check import Breakage
 
 _SIGNS = {Action.CREATE: ("+", "32"), Action.CHANGE: ("~", "33"), Action.DELETE: ("-", "31")}
+_LINES = {"+": "32", "-": "31"}
 _POLL_S = 0.2
 _RED, _CYAN = "31", "36"
 
 
-def access_to(cluster: Cluster) -> Access:
-    return Access(cluster, cluster.admin())
+def access_to(cluster: Cluster, registry_url: str | None) -> Access:
+    return Access(cluster, cluster.admin(), registry_url=registry_url)
 
 
 def make_plan(access: Access, contract: Contract) -> list[ContractStep]:
@@ -32,7 +34,7 @@ def make_plan(access: Access, contract: Contract) -> list[ContractStep]:
 def wait_applied(access: Access, contract: Contract) -> None:
     """Wait until the cluster shows what was applied: brokers follow the controller, which may be another node."""
     until = time.monotonic() + access.cluster.timeout_s
-    while left := make_plan(Access(access.cluster, access.admin), contract):
+    while left := make_plan(replace(access, notes=[]), contract):
         if time.monotonic() > until:
             raise CommandFailed(
                 f"the steps were made, and the cluster still differs: {left[0].action} {left[0].name}",
@@ -101,7 +103,9 @@ class PlanPrinter:
             for detail in step.details:
                 if detail.before is None and detail.after is None:
                     sign, colour = _SIGNS[step.action]
-                    self._output.line(self._coloured(f"  {sign} {detail.name}", colour))
+                    # A line of a schema has its own sign.
+                    text = detail.name if detail.name[:1] in "+-" else f"{sign} {detail.name}"
+                    self._output.line(self._coloured(f"  {text}", _LINES.get(text[0], colour)))
                     continue
                 if detail.before is not None:
                     self._output.line(self._coloured(f"  - {detail.name}: {detail.before}", _RED))

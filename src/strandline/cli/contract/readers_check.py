@@ -9,8 +9,10 @@ from typing import Any
 from strandline.cli.advise.tails import read_tails, tail_ranges
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.plain_words import count
+from strandline.cli.config.access import known_topics
 from strandline.cli.contract.acl_contract import AclChange
 from strandline.cli.contract.kinds import Access, ContractStep
+from strandline.cli.contract.schema_contract import SubjectChange
 from strandline.cli.contract.topic_contract import TopicChange
 from strandline.cli.group.lag_reading import GroupLag, LagReading, PositionLag
 from strandline.cli.topic.topics import described, log_sizes
@@ -39,6 +41,7 @@ def find_breakages(access: Access, steps: Sequence[ContractStep]) -> list[Breaka
     """Return what the steps would break; reading groups costs something only if a step can break one."""
     rights = any(isinstance(step.change, AclChange) for step in steps)
     topics = [step.change.name for step in steps if isinstance(step.change, TopicChange) and _may_break(step.change)]
+    topics += _read_by_schema(access, steps)
     if not rights and not topics:
         return []
     reading = LagReading(access.cluster, topics=() if rights else topics)
@@ -52,6 +55,8 @@ def find_breakages(access: Access, steps: Sequence[ContractStep]) -> list[Breaka
             found += _of_topic(access, step, step.change, groups)
         elif isinstance(step.change, AclChange):
             found += rights_breakages(step, step.change, groups)
+        elif isinstance(step.change, SubjectChange):
+            found += schema_breakages(step, step.change, groups)
     return found
 
 
@@ -146,6 +151,37 @@ def _is_keyed(access: Access, change: TopicChange) -> bool:
     except CommandFailed:
         # What cannot be read may be keyed.
         return True
+
+
+# Schemas
+
+
+def _read_by_schema(access: Access, steps: Sequence[ContractStep]) -> list[str]:
+    """Return the topics whose readers could not read what a new schema writes."""
+    named = {
+        step.change.wanted.topic
+        for step in steps
+        if isinstance(step.change, SubjectChange) and step.change.unreadable and step.change.wanted.topic is not None
+    }
+    return sorted(named & set(known_topics(access.cluster, access.admin))) if named else []
+
+
+def schema_breakages(step: ContractStep, change: SubjectChange, groups: Sequence[GroupLag]) -> Iterator[Breakage]:
+    """Yield connected groups that read the topic of a subject, if the new schema writes what the last one cannot read.
+
+    Which version a member reads with, no cluster says. One that is connected now was started with what there was, so
+    the last version is the newest that it can have. A reader that asks the registry for each schema does not break.
+    """
+    if not change.unreadable or change.wanted.topic is None or change.before.latest is None:
+        return
+    version = change.before.latest["version"]
+    for group, _ in _readers(groups, change.wanted.topic):
+        if _is_connected(group):
+            text = (
+                f"group {group.group_id} reads {change.wanted.topic} now, and with version {version} of "
+                f"{change.wanted.subject} it cannot read what the new schema writes: {change.unreadable[0]}"
+            )
+            yield Breakage(step.name, group.group_id, text)
 
 
 # Rights
