@@ -480,6 +480,11 @@ TRAPS: dict[str, Trap] = {
         "registries that wait for an old primary instead of fencing it",
         "write in transactions of one id, and decide upon all that was written before",
     ),
+    "schema-payload": Trap(
+        "a record that a reader can not decode is called good, or is shown and written as something else than it says",
+        "tools that show a union without its branch and take the first that fits; deserializers that ignore the rest",
+        "judge by another library: its bytes, shown as JSON and encoded again, are the same; count what is left over",
+    ),
     "share-state": Trap(
         "what a share consumer acknowledged is delivered again, or counts although it was never stored",
         "KIP-932",
