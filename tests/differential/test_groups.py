@@ -23,7 +23,7 @@ from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_metadata_value
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.replay import replay
-from strandline.coordinators.partitioning import partition_of_group
+from strandline.coordinators.partitioning import KAFKAS_HASH, partition_of_group
 
 ANSWERS_MIN = 120
 
@@ -57,7 +57,7 @@ def strandline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def partition_directory(broker: Broker, group: str) -> Path:
-    return broker.data / f"__consumer_offsets-{partition_of_group(group, partition_count=3)}"
+    return broker.data / f"__consumer_offsets-{partition_of_group(group, partition_count=3, hash_level=KAFKAS_HASH)}"
 
 
 def shard_of(broker: Broker, group: str) -> GroupShard:

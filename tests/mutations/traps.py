@@ -18,6 +18,11 @@ class Trap(NamedTuple):
 
 
 TRAPS: dict[str, Trap] = {
+    "coordinator-hash": Trap(
+        "a group or a transactional id is looked for in another partition than it was stored in",
+        "our own hash before decision 0055; in Kafka, adding partitions to __consumer_offsets hides positions",
+        "the cluster says for good which hash it has; every path of every broker computes with that one",
+    ),
     "http-guard": Trap(
         "an HTTP service does for a client, or for a page in a browser, what the cluster would refuse it",
         "DNS rebinding (CVE-2018-1002103), CSRF, Kafka Connect's REST API without rights of its own",

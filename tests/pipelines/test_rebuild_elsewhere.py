@@ -27,7 +27,7 @@ from tests.pipelines.test_rebuild import Reader
 from tests.pipelines.test_rebuild_faults import ready
 from tests.spark_fixtures import BROKER_PROPERTIES
 
-from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
+from strandline.coordinators.partitioning import KAFKAS_HASH, TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.ids import sink_key
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
@@ -113,7 +113,8 @@ def coordinator_of_switch(cluster: EmbeddedCluster, shop: Shop) -> int:
     assert state is not None
     assert state.rebuild is not None
     count = len(cluster.partitions(TRANSACTION_STATE_TOPIC))
-    partition = partition_of_transactional_id(sink_key(state.rebuild.sink_id), partition_count=count)
+    key = sink_key(state.rebuild.sink_id)
+    partition = partition_of_transactional_id(key, partition_count=count, hash_level=KAFKAS_HASH)
     return cluster.leader_of(TRANSACTION_STATE_TOPIC, partition)
 
 

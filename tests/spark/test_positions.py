@@ -19,7 +19,7 @@ from tests.interop.kafka_tools import Tools
 
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed
-from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, partition_of_group
+from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, KAFKAS_HASH, partition_of_group
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.positions import (
     GroupPositions,
@@ -108,7 +108,7 @@ def test_positions_go_on_when_the_coordinator_of_their_group_has_died() -> None:
         cluster.create_topic("orders")
         told.batch(1)
         count = len(cluster.partitions(CONSUMER_OFFSETS_TOPIC))
-        partition = partition_of_group("spark.orders", partition_count=count)
+        partition = partition_of_group("spark.orders", partition_count=count, hash_level=KAFKAS_HASH)
         cluster.kill(cluster.leader_of(CONSUMER_OFFSETS_TOPIC, partition))
         told.batch(2)
         told.batch(3)

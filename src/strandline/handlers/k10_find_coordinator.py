@@ -33,11 +33,6 @@ TRANSACTION = 1
 SHARE = 2
 SHARE_FROM_VERSION = 6
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
-_INDEX_OF = {
-    CONSUMER_OFFSETS: partition_of_group,
-    TRANSACTION_STATE: partition_of_transactional_id,
-    SHARE_GROUP_STATE: partition_of_share,
-}
 
 Found = tuple[ErrorCode, str, tuple[int, str, int]]
 """Also where nothing is wrong there is a word, which is Kafka's; from version 4 on it is left out then."""
@@ -85,11 +80,18 @@ def _find(context: RequestContext, name: str, key: str) -> Found:
     topic = node.image.topic_by_name(name)
     if topic is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _why_not_created(node, name), _NOWHERE
-    partition = topic.partitions[_INDEX_OF[name](key, partition_count=len(topic.partitions))]
+    partition = topic.partitions[_index_of(node, name, key, len(topic.partitions))]
     endpoint = endpoint_of(node, partition.leader, context.listener_name)
     if endpoint is None:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, _NOT_AVAILABLE, _NOWHERE
     return ErrorCode.NONE, "NONE", (partition.leader, *endpoint)
+
+
+def _index_of(node: BrokerServices, name: str, key: str, partition_count: int) -> int:
+    if name == SHARE_GROUP_STATE:
+        return partition_of_share(key, partition_count=partition_count)
+    partition_of = partition_of_group if name == CONSUMER_OFFSETS else partition_of_transactional_id
+    return partition_of(key, partition_count=partition_count, hash_level=node.image.coordinator_hash)
 
 
 def _why_not_created(node: BrokerServices, name: str) -> str:

@@ -38,6 +38,9 @@ class Topic:
     def create(self) -> None:
         """It is there."""
 
+    def hash_level(self) -> int:
+        return 1
+
     def transaction_version(self) -> int:
         return self.level
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
 from tests.unit.coordinators.story import Story
 
 from strandline.codec.messages.offset_commit_request import (
@@ -14,7 +13,6 @@ from strandline.codec.messages.offset_commit_request import (
 )
 from strandline.codec.messages.offset_fetch_request import OffsetFetchRequestTopics
 from strandline.coordinators.groups.events import CommitOffsets, TopicDeleted
-from strandline.coordinators.partitioning import java_string_hash, partition_of_group
 from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
 
@@ -169,21 +167,3 @@ def test_a_commit_is_a_sign_of_life() -> None:
     for offset in range(5):
         story.pass_ms(9_000)
         assert story.commit("A", offset) is ErrorCode.NONE
-
-
-# Said by a Java virtual machine.
-JAVA_HASHES = [
-    ("", 0),
-    ("a", 97),
-    ("group", 98629247),
-    ("console-consumer-12345", 158455506),
-    ("polygenelubricants", -(2**31)),
-    ("🌊", 1773134),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), JAVA_HASHES)
-def test_groups_are_spread_as_java_spreads_them(text: str, expected: int) -> None:
-    assert java_string_hash(text) == expected
-    assert 0 <= partition_of_group(text, partition_count=50) < 50
-    assert partition_of_group("polygenelubricants", partition_count=50) == 0

@@ -7,7 +7,7 @@ from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, St
 
 from strandline.codec.messages.commit_batch_request import SinkTransaction
 from strandline.coordinators.groups.events import CoordinatorRecord
-from strandline.coordinators.partitioning import partition_of_key, partition_of_transactional_id
+from strandline.coordinators.partitioning import KAFKAS_HASH, partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink
 from strandline.coordinators.transactions.sinks import BatchDecision, TaskTransaction
@@ -474,12 +474,14 @@ def test_a_batch_that_expects_another_one_before_it_is_refused(story: Story) -> 
 
 
 def test_ids_of_a_sink_live_together_and_all_others_where_kafka_has_them() -> None:
-    homes = {partition_of_transactional_id(f"{sink_key('s')}{n}", partition_count=50) for n in range(100)}
-    assert homes == {partition_of_transactional_id(sink_key("s"), partition_count=50)}
-    sinks = {partition_of_transactional_id(sink_key(f"{n}"), partition_count=50) for n in range(200)}
+    def home(transactional_id: str) -> int:
+        return partition_of_transactional_id(transactional_id, partition_count=50, hash_level=KAFKAS_HASH)
+
+    assert {home(f"{sink_key('s')}{n}") for n in range(100)} == {home(sink_key("s"))}
+    sinks = {home(sink_key(f"{n}")) for n in range(200)}
     assert len(sinks) > 30
     for name in ("a#b", "#", "x__strandline.sink.s#1", "__strandline.sinks#1", "orders"):
-        assert partition_of_transactional_id(name, partition_count=50) == partition_of_key(name, partition_count=50)
+        assert home(name) == partition_of_key(name, partition_count=50, hash_level=KAFKAS_HASH)
         assert sink_of(name) is None
     assert sink_of(sink_key("s") + "1#2") == "s"
     assert sink_of("__strandline.sink.#1") is None

@@ -16,12 +16,14 @@ from strandline.codec.answers import response_class
 from strandline.codec.columns import columns_of
 from strandline.codec.message import Message
 from strandline.codec.message_codec import decode_exact, encode
+from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.partition_record import PartitionRecord
 from strandline.codec.messages.remove_topic_record import RemoveTopicRecord
 from strandline.codec.messages.topic_record import TopicRecord
 from strandline.coordinators.groups.group_config import GroupConfig
+from strandline.coordinators.partitioning import KAFKAS_HASH
 from strandline.handlers.support.context import EncodedResponse
-from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.image.cluster_image import COORDINATOR_HASH, ClusterImage
 
 
 @dataclass(order=True)
@@ -129,6 +131,9 @@ class OffsetsInMemory:
     def partition_count(self) -> int:
         return len(self.partitions)
 
+    def hash_level(self) -> int:
+        return KAFKAS_HASH
+
     def partition(self, index: int) -> MemoryPartition | None:
         return self.partitions[index]
 
@@ -150,6 +155,7 @@ class World:
         self.offsets_topic = OffsetsInMemory(partition_count)
         self.config = GroupConfig(**config)
         self.image = ClusterImage()
+        self.image.apply(FeatureLevelRecord(name=COORDINATOR_HASH, feature_level=KAFKAS_HASH))
         self.may_be_replaced = False
         self.errors: list[tuple[int, int]] = []
         self.groups = GroupDriver(self.clock, self.config, self.offsets_topic, TopicsOfNode(lambda: self.image))

@@ -31,6 +31,7 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
             ("group.version", 1),
             ("metadata.version", 30),
             ("share.version", 1),
+            ("strandline.coordinator.hash", 1),
             ("transaction.version", 2),
         ]
         # Clients of version 3 may not be told of what begins with 0.
@@ -41,6 +42,7 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
                 ("group.version", 0, 1),
                 ("transaction.version", 0, 2),
                 ("share.version", 0, 1),
+                ("strandline.coordinator.hash", 0, 1),
             ]
         assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == supported
         assert answer.finalized_features_epoch >= 0

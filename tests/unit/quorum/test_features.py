@@ -13,7 +13,7 @@ from strandline.quorum.controller.features import (
     FeatureUpdate,
     feature_records,
 )
-from strandline.quorum.image.cluster_image import METADATA_VERSION
+from strandline.quorum.image.cluster_image import COORDINATOR_HASH, METADATA_VERSION
 
 OLD = {METADATA_VERSION: 20}
 
@@ -47,12 +47,20 @@ def test_levels_go_up(update: FeatureUpdate, written: int | None) -> None:
         (FeatureUpdate("streams.version", 1), "does not support this feature"),
         (FeatureUpdate("group.version", 2), "only supports versions 0-1"),
         (FeatureUpdate("", 0), "does not support this feature"),
+        (FeatureUpdate(COORDINATOR_HASH, 1), "stay in the partitions"),
     ],
 )
 def test_what_may_not_be(update: FeatureUpdate, words: str) -> None:
     with pytest.raises(RequestError, match=words) as refusal:
         feature_records([FeatureUpdate(METADATA_VERSION, 30), update], OLD)
     assert refusal.value.code == ErrorCode.INVALID_UPDATE_VERSION
+
+
+@pytest.mark.parametrize("upgrade_type", [UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE])
+def test_the_hash_of_coordinators_never_changes(upgrade_type: int) -> None:
+    with pytest.raises(RequestError, match="stay in the partitions"):
+        feature_records([FeatureUpdate(COORDINATOR_HASH, 0, upgrade_type)], {COORDINATOR_HASH: 1})
+    assert feature_records([FeatureUpdate(COORDINATOR_HASH, 1)], {COORDINATOR_HASH: 1}) == []
 
 
 def test_of_two_updates_of_one_feature_the_last_counts() -> None:

@@ -126,6 +126,9 @@ class OffsetsTopic(Protocol):
     def partition_count(self) -> int:
         """Of the topic if it exists, else what it will be created with."""
 
+    def hash_level(self) -> int:
+        """Which hash finds the partition of a group; the same as long as the cluster exists."""
+
     def partition(self, index: int) -> InternalPartition | None:
         """The partition if this node leads it."""
 
@@ -173,7 +176,9 @@ class GroupDriver(CoordinatorRuntime[GroupShard]):
 
     def partition_index(self, group_id: str) -> int:
         """The partition whose leader coordinates the group; FindCoordinator answers with that leader."""
-        return partition_of_group(group_id, partition_count=self._topic.partition_count())
+        return partition_of_group(
+            group_id, partition_count=self._topic.partition_count(), hash_level=self._topic.hash_level()
+        )
 
     def ensure_topic(self) -> None:
         self._topic.create()
@@ -271,6 +276,9 @@ class OffsetsTopicOfNode:
     def partition_count(self) -> int:
         topic = self._environment.image().topic_by_name(CONSUMER_OFFSETS_TOPIC)
         return len(topic.partitions) if topic is not None else self._environment.config().offsets_topic_num_partitions
+
+    def hash_level(self) -> int:
+        return self._environment.image().coordinator_hash
 
     def partition(self, index: int) -> Partition | None:
         partition = self._services.partition(CONSUMER_OFFSETS_TOPIC, index)

@@ -90,6 +90,9 @@ class TransactionTopic(Protocol):
     def is_led(self, index: int) -> bool:
         """Whether the node's image has it lead the partition in the epoch in which it does."""
 
+    def hash_level(self) -> int:
+        """Which hash finds the partition of an id; the same as long as the cluster exists."""
+
     def transaction_version(self) -> int:
         """The finalised level of the feature `transaction.version`."""
 
@@ -156,7 +159,9 @@ class TransactionDriver(CoordinatorRuntime[TransactionShard]):
 
     def partition_index(self, transactional_id: str) -> int:
         """The partition whose leader coordinates the id; FindCoordinator answers with that leader."""
-        return partition_of_transactional_id(transactional_id, partition_count=self._topic.partition_count())
+        return partition_of_transactional_id(
+            transactional_id, partition_count=self._topic.partition_count(), hash_level=self._topic.hash_level()
+        )
 
     def submit_to(self, index: int, event: Request) -> None:
         self._obey_level()
@@ -285,6 +290,9 @@ class TransactionTopicOfNode:
 
     def is_led(self, index: int) -> bool:
         return leads(self._environment, self._partition(TRANSACTION_STATE_TOPIC, index))
+
+    def hash_level(self) -> int:
+        return self._environment.image().coordinator_hash
 
     def transaction_version(self) -> int:
         return self._environment.image().features.get(TRANSACTION_VERSION, 0)

@@ -141,8 +141,8 @@ class Membership:
     def _start_alone(self) -> None:
         """Write what a node would ask a larger quorum for, before anything else runs."""
         environment, metadata = self._environment, self._metadata
-        if not metadata.image.features:
-            metadata.write_now(self._controller.bootstrap(metadata.bootstrap_records))
+        if first := self._first_records():
+            metadata.write_now(first)
         if not environment.config().is_broker:
             self._on_ready()
             return
@@ -207,8 +207,14 @@ class Membership:
         metadata = self._metadata
         heard_leader = metadata.raft.heard_leader(self._environment.runtime.monotonic())
         self.driver.begin(metadata.image, heard_leader=heard_leader)
-        if not metadata.image.features and not self._is_starting:
-            metadata.write(self._controller.bootstrap(metadata.bootstrap_records), lambda error: None)
+        if not self._is_starting and (first := self._first_records()):
+            metadata.write(first, lambda error: None)
+
+    def _first_records(self) -> list[Any]:
+        """Return what must be in the log before any broker registers: the beginning of a new one, or nothing."""
+        if not self._metadata.image.features:
+            return self._controller.bootstrap(self._metadata.bootstrap_records)
+        return self._controller.adoption()
 
     def _probe_the_silent(self, now: float) -> None:
         for watched in self._controller.probes_due(now):

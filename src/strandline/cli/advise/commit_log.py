@@ -14,7 +14,7 @@ from strandline.cli.group.state import Place
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.partitioning import partition_of_group
+from strandline.coordinators.partitioning import KAFKAS_HASH, SIGN_CLEARED, partition_of_group
 from strandline.errors import MalformedMessage
 
 TOPIC: Final = "__consumer_offsets"
@@ -60,7 +60,14 @@ def read_commits(
     groups = frozenset(group_ids)
     if partitions is None:
         return None
-    homes = sorted({partition_of_group(each, partition_count=partitions) for each in groups})
+    # The protocol does not tell clients of every version which hash the cluster has, so both partitions are read.
+    homes = sorted(
+        {
+            partition_of_group(each, partition_count=partitions, hash_level=level)
+            for each in groups
+            for level in (SIGN_CLEARED, KAFKAS_HASH)
+        }
+    )
     counted: dict[tuple[str, str], CommitCounts] = {}
     try:
         ranges = tail_ranges(cluster, admin, [(TOPIC, home) for home in homes], RECORDS_PER_PARTITION)

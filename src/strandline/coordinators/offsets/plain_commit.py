@@ -39,7 +39,7 @@ class PlainCommit:
         "topic_id",
     )
 
-    def __init__(self, request: OffsetCommitRequest, api_version: int, response: bytes) -> None:
+    def __init__(self, request: OffsetCommitRequest, api_version: int, response: bytes, hash_level: int) -> None:
         """`request` is one of these commits, its topic with name and id; `response` is the encoded success."""
         (topic,) = request.topics
         (partition,) = topic.partitions
@@ -47,7 +47,7 @@ class PlainCommit:
         self.api_version = api_version
         self.response = response
         self.group_id = request.group_id
-        self.group_hash = positive_hash(request.group_id)
+        self.group_hash = positive_hash(request.group_id, hash_level)
         self.member_id = request.member_id
         self.topic = topic.name
         self.topic_id = topic.topic_id

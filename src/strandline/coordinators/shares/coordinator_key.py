@@ -7,7 +7,7 @@ import re
 from typing import Final
 from uuid import UUID
 
-from strandline.coordinators.partitioning import java_string_hash
+from strandline.coordinators.partitioning import KAFKAS_HASH, partition_of_key
 from strandline.coordinators.shares.share_state import SharePartitionKey
 from strandline.errors import ErrorCode, RequestError
 
@@ -35,6 +35,4 @@ def parse_coordinator_key(text: str) -> SharePartitionKey:
 
 def partition_of_share(key: str, *, partition_count: int) -> int:
     """Return the partition of `__share_group_state` that has the state of a share partition, by its name."""
-    value = java_string_hash(key)
-    # Java has no positive number for the lowest one; Kafka takes 0 for it.
-    return 0 if value == _INT32.start else abs(value) % partition_count
+    return partition_of_key(key, partition_count=partition_count, hash_level=KAFKAS_HASH)

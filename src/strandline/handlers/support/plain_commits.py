@@ -84,7 +84,8 @@ def learn(node: BrokerServices, request: OffsetCommitRequest, version: int) -> N
         return
     if len(known) >= PLAIN_COMMITS_MAX:
         known.clear()
-    known[version, beginning] = PlainCommit(request, version, encode(refuse_commit(request, ErrorCode.NONE), version))
+    response = encode(refuse_commit(request, ErrorCode.NONE), version)
+    known[version, beginning] = PlainCommit(request, version, response, node.image.coordinator_hash)
 
 
 class PlainWait:

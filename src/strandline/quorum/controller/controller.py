@@ -52,6 +52,8 @@ from strandline.quorum.controller.features import (
     bootstrap_records,
     check_elr_is_not_needed,
     feature_records,
+    hash_record,
+    is_kafkas,
 )
 from strandline.quorum.controller.heartbeats import Heartbeats
 from strandline.quorum.controller.in_sync_changes import InSyncChanges
@@ -248,7 +250,14 @@ class Controller(TopicCommands):
         """Return the first records of a new metadata log: those from formatting the directory, with default levels."""
         has_levels = any(isinstance(each, FeatureLevelRecord) for each in records)
         defaults = [] if has_levels else bootstrap_records(self._state.config)
-        return self._state.decided([*defaults, *records])
+        return self._state.decided([*defaults, *records, hash_record()])
+
+    def adoption(self) -> list[Any]:
+        """Return what Strandline has to write first into a log of Apache Kafka; nothing for any other log."""
+        image = self._state.image
+        if image.coordinator_hash or not is_kafkas(image):
+            return []
+        return self._state.decided([hash_record()])
 
     def registration(
         self,

@@ -4,7 +4,8 @@ Only what works is supported: `metadata.version`, the level of the records in th
 `eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
 empty; `group.version`, with which groups may use the consumer protocol; and `transaction.version`, with which each end
 of a transaction raises the producer's epoch (2). The features that Kafka has beside these (share, streams) come with
-what they stand for.
+what they stand for. `strandline.coordinator.hash` is our own: it says in which partitions groups and transactional ids
+are, and never changes (decision 0055).
 The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
 Kafka) and never lowered: a reader of the lower level could not read what is there already.
 """
@@ -18,10 +19,12 @@ from typing import Any, Final
 from strandline.codec.messages.clear_elr_record import ClearElrRecord
 from strandline.codec.messages.config_record import ConfigRecord
 from strandline.codec.messages.feature_level_record import FeatureLevelRecord
+from strandline.codec.messages.register_broker_record import RegisterBrokerRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.image.cluster_image import (
+    COORDINATOR_HASH,
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     METADATA_VERSION,
@@ -39,6 +42,10 @@ ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 GROUP_VERSION_LEVEL: Final = 1
 TRANSACTION_VERSION_LEVEL: Final = 2
 SHARE_VERSION_LEVEL: Final = 1
+COORDINATOR_HASH_LEVEL: Final = 1
+_KRAFT_VERSION: Final = "kraft.version"
+_OUR_METADATA_VERSION_MIN: Final = 30
+"""No broker of Strandline was ever registered with less as its highest level."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (METADATA_VERSION_LEVEL_MIN, METADATA_VERSION_LEVEL),
@@ -46,6 +53,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     GROUP_VERSION: (0, GROUP_VERSION_LEVEL),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_LEVEL),
     SHARE_VERSION: (0, SHARE_VERSION_LEVEL),
+    COORDINATOR_HASH: (0, COORDINATOR_HASH_LEVEL),
 }
 
 
@@ -91,6 +99,22 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
     return records
 
 
+def hash_record() -> FeatureLevelRecord:
+    """Return the record of a cluster whose groups and transactional ids are where Kafka has them."""
+    return FeatureLevelRecord(name=COORDINATOR_HASH, feature_level=COORDINATOR_HASH_LEVEL)
+
+
+def is_kafkas(image: ClusterImage) -> bool:
+    """Return whether all brokers of the cluster are Apache Kafka's: Strandline has coordinated nothing in it yet."""
+    return bool(image.brokers) and all(_is_kafkas(broker.registration) for broker in image.brokers.values())
+
+
+def _is_kafkas(registration: RegisterBrokerRecord) -> bool:
+    # Brokers of Kafka have named kraft.version since 3.9, ours never. Older ones do not know our metadata.version.
+    highest = {feature.name: feature.max_supported_version for feature in registration.features}
+    return _KRAFT_VERSION in highest or highest.get(METADATA_VERSION, 0) < _OUR_METADATA_VERSION_MIN
+
+
 def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[Any]:
     """Return the records of these levels; raise INVALID_UPDATE_VERSION for the first that is not allowed.
 
@@ -127,6 +151,9 @@ def _check(update: FeatureUpdate, current: int) -> None:
         raise _refusal(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         raise _refusal(update, "A feature version cannot be less than 0.")
+    if update.feature == COORDINATOR_HASH and update.level != current:
+        reason = "Groups and transactions stay in the partitions where the cluster began to store them."
+        raise _refusal(update, reason)
     supported = SUPPORTED_FEATURES.get(update.feature)
     if supported is None:
         raise _refusal(update, "This cluster does not support this feature.")

@@ -31,6 +31,7 @@ from strandline.codec.messages.unregister_broker_record import UnregisterBrokerR
 from strandline.errors import CorruptLog
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.quorum.image.parts import (
+    COORDINATOR_HASH,
     ELIGIBLE_LEADER_REPLICAS,
     GROUP_VERSION,
     LOST_DIRECTORY,
@@ -57,6 +58,7 @@ from strandline.quorum.image.parts import (
 
 __all__ = [
     "BrokerImage",
+    "COORDINATOR_HASH",
     "ClusterImage",
     "ELIGIBLE_LEADER_REPLICAS",
     "GROUP_VERSION",
@@ -145,6 +147,11 @@ class ClusterImage:
     def is_in_transaction(self) -> bool:
         """Whether records are held back because their transaction has not ended."""
         return self._transaction is not None
+
+    @property
+    def coordinator_hash(self) -> int:
+        """The level of the hash that finds the partition of a group or a transactional id; it never changes."""
+        return self.features.get(COORDINATOR_HASH, 0)
 
     def active_brokers(self) -> list[BrokerImage]:
         return [broker for broker in self.brokers.values() if broker.is_active]

@@ -25,6 +25,8 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 SHARE_VERSION: Final = "share.version"
+COORDINATOR_HASH: Final = "strandline.coordinator.hash"
+"""Level 1: groups and transactional ids are in the partitions that Kafka computes (decision 0055)."""
 
 # Directory ids that name no directory: in use but unknown, to be chosen by the broker, lost.
 MIGRATING_DIRECTORY: Final = ZERO_UUID
