@@ -63,6 +63,11 @@ TRAPS: dict[str, Trap] = {
         "object stores whose lifecycle rules or administrators removed locked versions",
         "size, time, DeleteRecords and DeleteTopics ask the lock, and it is never lowered",
     ),
+    "audit-chain": Trap(
+        "a chain of hashes does not show a change, or breaks where nothing was changed",
+        "ledgers that hash what a CRC covers already, and chains that a new leader begins again",
+        "each hash is over all bytes before it; a chain goes on from its last anchor, and is over what is committed",
+    ),
     "audit": Trap(
         "an audit loses lines in silence, tells a change twice, or tells secrets",
         "Kafka's own lack of one; audit plug-ins that drop events when their queue is full",

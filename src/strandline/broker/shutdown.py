@@ -82,7 +82,7 @@ class Shutdown:
         if node.audit is None:
             self._close_parts()
         else:
-            node.audit.log.stop(self._close_parts)
+            node.audit.stop(self._close_parts)
 
     def _close_parts(self) -> None:
         node = self._node

@@ -49,6 +49,7 @@ COMMANDS: dict[str, Entry] = {
             ("alter", "topic.alter:alter", "Add partitions, set and unset settings."),
             ("compact", "topic.compact:compact", "Say what compaction does when, or compact now."),
             ("scrub", "topic.scrub:scrub", "Say when files were last checked, or check them now."),
+            ("verify", "topic.verify:verify", "Compare a topic with the hashes on the audit topic."),
             ("trim", "topic.remove:trim", "Delete the records before an offset or a time."),
             ("delete", "topic.remove:delete", "Delete topics and every record in them."),
         ),

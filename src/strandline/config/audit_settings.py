@@ -36,6 +36,12 @@ class AuditSettings:
         "How long lines are kept in a `__strandline_audit` that this node creates; -1 for ever. Later it is the "
         "`retention.ms` of the topic.",
     )
+    strandline_audit_chain_interval_ms: int = long(
+        "strandline.audit.chain.interval.ms",
+        60_000,
+        at_least(100),
+        "How often this node anchors the partitions that it leads of topics with `strandline.audit.chain`.",
+    )
     strandline_audit_repeat_ms: int = long(
         "strandline.audit.repeat.ms",
         60_000,

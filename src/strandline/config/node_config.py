@@ -374,7 +374,12 @@ class BrokerConfig(
 
     def topic_config(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """Return the settings of a topic with these overrides. Raise InvalidConfig for a bad name or value."""
-        return self.topic_defaults.with_overrides(overrides)
+        resolved = self.topic_defaults.with_overrides(overrides)
+        if resolved.audit_chain and not self.is_audited():
+            raise InvalidConfig(
+                "strandline.audit.chain=true needs an audit: set strandline.audit.enable=true on all nodes"
+            )
+        return resolved
 
     def topic_config_in_force(self, overrides: Mapping[str, str]) -> TopicConfig:
         """Return the settings of an existing topic, without overrides that this version does not know."""

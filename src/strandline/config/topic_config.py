@@ -273,6 +273,13 @@ class TopicConfig:
         "DeleteTopics ask for; 0 for no lock. It can be raised and not lowered, is at most "
         "`strandline.retention.lock.max.ms`, needs `message.timestamp.type=LogAppendTime`, and excludes compaction.",
     )
+    audit_chain: bool = boolean(
+        "strandline.audit.chain",
+        False,
+        "Strandline's own. The leader of each partition chains hashes of its batches, and anchors them on the audit "
+        "topic every `strandline.audit.chain.interval.ms`; `strandline topic verify` compares. Needs an audit "
+        "(`strandline.audit.enable`), and excludes compaction.",
+    )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),
@@ -339,6 +346,10 @@ class TopicConfig:
             raise InvalidConfig(
                 f"min.compaction.lag.ms={resolved.min_compaction_lag_ms} is above "
                 f"max.compaction.lag.ms={resolved.max_compaction_lag_ms}"
+            )
+        if resolved.audit_chain and resolved.compact:
+            raise InvalidConfig(
+                "strandline.audit.chain=true cannot be used with cleanup.policy=compact, which removes records"
             )
         return resolved
 

@@ -78,7 +78,7 @@ OUR_OWN = {
     f"{name}{kind}"
     for name in (
         *("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink", "RecordCounts"),
-        *("DescribeStorage", "CompactPartitions", "ScrubPartitions", "ResignLeadership", "AppendAudit"),
+        *("DescribeStorage", "CompactPartitions", "ScrubPartitions", "ResignLeadership", "AppendAudit", "FindAnchors"),
     )
     for kind in ("Request", "Response")
 }

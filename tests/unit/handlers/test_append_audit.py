@@ -9,9 +9,11 @@ import pytest
 
 from strandline.broker.secured_peers import is_peer
 from strandline.codec.messages.append_audit_request import AppendAuditRequest
+from strandline.codec.messages.find_anchors_request import FindAnchorsRequest
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode
 from strandline.handlers.k20011_append_audit import handle
+from strandline.handlers.k20012_find_anchors import handle as find_anchors
 from strandline.security.principal import ANONYMOUS_SESSION, USER, Principal, Session
 
 NODE, ALICE = Session(Principal(USER, "node")), Session(Principal(USER, "alice"))
@@ -58,3 +60,19 @@ def test_only_nodes_append(has_authorizer: bool, is_node: bool, is_taken: bool) 
     empty = handle(context, AppendAuditRequest())
     assert empty is not None
     assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("has_authorizer", "is_node", "is_answered"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_only_nodes_find_anchors(has_authorizer: bool, is_node: bool, is_answered: bool) -> None:
+    asked: list[Any] = []
+    node: Any = SimpleNamespace(
+        authorizer=object() if has_authorizer else None,
+        is_peer=lambda listener, session: is_node,
+        audit_topic=SimpleNamespace(find_anchors=lambda request, then: asked.append(request)),
+    )
+    context: Any = SimpleNamespace(node=node, listener_name="INSIDE", session=ALICE, reply=None)
+    answer = find_anchors(context, FindAnchorsRequest())
+    assert bool(asked) == is_answered
+    assert is_answered or (answer is not None and answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED)

@@ -21,6 +21,8 @@ from strandline.broker.environment import Environment
 from strandline.broker.network.channel import Channel
 from strandline.codec.messages.append_audit_request import AppendAuditRequest
 from strandline.codec.messages.append_audit_response import AppendAuditResponse
+from strandline.codec.messages.find_anchors_request import FindAnchorsRequest
+from strandline.codec.messages.find_anchors_response import FindAnchorsResponse
 from strandline.errors import ErrorCode, named
 from strandline.handlers.support.auto_creation import create_missing
 from strandline.handlers.support.context import BrokerServices
@@ -95,14 +97,40 @@ class AuditLog:
             self.lost += 1
             return
         now_ms = self._runtime.now_ms()
-        if not self._number:
-            self._queue(CountedEvent(AuditEvent(AUDIT, STARTED), 1, self._started_ms, self._started_ms))
+        self._begin()
         for counted in self._repeats.note(event, now_ms):
             self._queue(counted)
         if self._repeater is None:
             self._repeater = self._runtime.call_later(
                 self._environment.config().strandline_audit_repeat_ms / 1000, self._write_repeats
             )
+
+    def write(self, event: AuditEvent) -> bool:
+        """Take an event that never repeats. Return whether its line follows, or is lost."""
+        if self._is_closed:
+            return False
+        self._begin()
+        now_ms, lost = self._runtime.now_ms(), self.lost
+        self._queue(CountedEvent(event, 1, now_ms, now_ms))
+        return self.lost == lost
+
+    def _begin(self) -> None:
+        if not self._number:
+            self._queue(CountedEvent(AuditEvent(AUDIT, STARTED), 1, self._started_ms, self._started_ms))
+
+    def find_anchors(self, request: FindAnchorsRequest, then: Callable[[FindAnchorsResponse], object]) -> None:
+        """Ask the leader of the topic for the last anchors of partitions, and call `then` once."""
+        topic = self._environment.image().topic_by_name(AUDIT_TOPIC)
+        leader = -1 if topic is None else topic.partitions[0].leader
+        if topic is None:
+            then(FindAnchorsResponse())
+        elif leader == self._environment.node_id:
+            self._topic.find_anchors(request, then)
+        elif (channel := self._channel_to(leader)) is None:
+            then(FindAnchorsResponse(error_code=ErrorCode.LEADER_NOT_AVAILABLE))
+        else:
+            failed = FindAnchorsResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
+            channel.ask(request, 0, lambda answer, _: then(failed if answer is None else answer), timeout_s=TIMEOUT_S)
 
     def stop(self, on_stopped: Callable[[], object]) -> None:
         """Write what waits, `STOP_S_MAX` at most, and call back."""

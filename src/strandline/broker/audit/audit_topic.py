@@ -9,17 +9,21 @@ Every record has a header `writer`: the principal and address that the leader go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
+from strandline.broker.audit.anchor_index import AnchorIndex
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.messages.append_audit_request import AppendAuditRequest
+from strandline.codec.messages.find_anchors_request import FindAnchorsRequest
+from strandline.codec.messages.find_anchors_response import FindAnchorsResponse, FoundAnchor
 from strandline.errors import ErrorCode, StrandlineError, error_code, named
 from strandline.handlers.support.context import BrokerServices
 from strandline.partition.delayed_operations import InternalCommit
 from strandline.partition.partition import Partition
 from strandline.quorum.controller.topic_names import AUDIT_TOPIC
+from strandline.runtime.time_slicing import gradually
 
 WRITERS_MAX: Final = 1_000
 """Nodes whose last number is remembered."""
@@ -45,6 +49,7 @@ class AuditTopic:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._newest: dict[int, _Appended] = {}
+        self._anchors: AnchorIndex | None = None
 
     def append(self, request: AppendAuditRequest, writer: str, then: OnWritten) -> None:
         """Append lines, and call `then` once: with NONE when they are committed, else with why they are not."""
@@ -70,6 +75,41 @@ class AuditTopic:
             partition.append_internal(batch, on_committed)
         except (StrandlineError, OSError) as error:
             on_committed(error)
+
+    def find_anchors(self, request: FindAnchorsRequest, then: Callable[[FindAnchorsResponse], object]) -> None:
+        """Find the last anchors of partitions, and call `then` once."""
+        partition = self._services.partition(AUDIT_TOPIC, 0)
+        if partition is None or not partition.is_leader:
+            then(FindAnchorsResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            return
+        if partition.high_watermark < partition.epoch_start_offset:
+            # The last anchors may be committed, and not known as such here yet: a chain would begin without need.
+            then(FindAnchorsResponse(error_code=ErrorCode.LEADER_NOT_AVAILABLE))
+            return
+        if self._anchors is None or self._anchors.partition is not partition:
+            self._anchors = AnchorIndex(partition)
+        index = self._anchors
+        failures: list[BaseException] = []
+
+        def read_on() -> Iterator[None]:
+            try:
+                yield from index.read_on()
+            except (StrandlineError, OSError) as error:
+                failures.append(error)
+
+        def on_read(_: list[None]) -> None:
+            if failures:
+                then(FindAnchorsResponse(error_code=error_code(failures[0])))
+                return
+            wanted = ((each.topic_id, each.partition_index) for each in request.partitions)
+            found = [index.last[place] for place in wanted if place in index.last]
+            then(
+                FindAnchorsResponse(
+                    anchors=[FoundAnchor(each.topic_id, each.partition, each.offset, each.value) for each in found]
+                )
+            )
+
+        gradually(self._services.runtime, read_on(), on_read)
 
     def _wait(self, partition: Partition, commits_at: int, on_committed: OnCommitted) -> None:
         if partition.high_watermark >= commits_at:

@@ -1,11 +1,13 @@
-"""The audit of a node, wired: every listener and the authorizer tell of what clients do."""
+"""The audit of a node, wired: every listener and the authorizer tell of what clients do; chains are anchored."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.audit.audit_log import AuditLog
+from strandline.broker.audit.chain_keeper import ChainKeeper
 from strandline.broker.audit.client_events import ClientEvents
 from strandline.broker.environment import Environment
 from strandline.broker.network.sasl.authentication import SaslListener
@@ -26,8 +28,15 @@ class NodeAudit:
     def __init__(self, environment: Environment, services: BrokerServices, topic: AuditTopic) -> None:
         self.log = AuditLog(environment, services, topic)
         self.events = ClientEvents(services, self.log.record)
+        self.chains = ChainKeeper(environment, services, self.log)
+        self.chains.start()
         if services.authorizer is not None:
             self.events.watch_denials(services.authorizer)
+
+    def stop(self, on_stopped: Callable[[], object]) -> None:
+        """Write what waits to be written, and call back."""
+        self.chains.close()
+        self.log.stop(on_stopped)
 
     def watch(self, *servers: SocketServer, tls: NodeTls | None) -> None:
         """Record the changes and logins at these listeners."""

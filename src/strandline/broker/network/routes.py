@@ -33,7 +33,7 @@ CREDENTIAL_ELEMENTS_MAX: Final = 2_000
 """Credentials that one request may alter: the controller derives the keys of all of them in one turn."""
 
 AUDIT_ELEMENTS_MAX: Final = 1_000
-"""Lines that one request may append to the audit topic."""
+"""Lines that one request may append to the audit topic, and partitions whose last anchors it may ask for."""
 
 NEVER: Final = VERSION_LAST + 1
 """Where no version of an API is flexible."""
@@ -309,4 +309,5 @@ def _table() -> list[Route]:
             for_active=True,
         ),
         Route(20_011, "AppendAudit", (0, 0), 0, "k20011_append_audit", elements_max=AUDIT_ELEMENTS_MAX),
+        Route(20_012, "FindAnchors", (0, 0), 0, "k20012_find_anchors", elements_max=AUDIT_ELEMENTS_MAX),
     ]

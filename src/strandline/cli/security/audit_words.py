@@ -41,6 +41,10 @@ def _sentence(line: dict[str, Any], client: str) -> str:
     if kind == "audit":
         form = _OF_AUDIT.get(str(outcome), "node {node}: {outcome}")
         return form.format(node=line.get("node"), outcome=outcome, lines=count(line.get("count", 1), "line"))
+    if kind == "anchor":
+        told = line.get("details") or {}
+        begins = "begins" if told.get("begins") else "is anchored"
+        return f"the chain of {resource} partition {told.get('partition')} {begins} at offset {told.get('offset')}"
     details = ", ".join(f"{name}={value}" for name, value in (line.get("details") or {}).items())
     return f"{client}: {line.get('api')} {resource}{f' ({details})' if details else ''}{error}"
 

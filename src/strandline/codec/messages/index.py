@@ -178,6 +178,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20009: ("scrub_partitions_request", "ScrubPartitionsRequest"),
         20010: ("resign_leadership_request", "ResignLeadershipRequest"),
         20011: ("append_audit_request", "AppendAuditRequest"),
+        20012: ("find_anchors_request", "FindAnchorsRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -278,6 +279,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20009: ("scrub_partitions_response", "ScrubPartitionsResponse"),
         20010: ("resign_leadership_response", "ResignLeadershipResponse"),
         20011: ("append_audit_response", "AppendAuditResponse"),
+        20012: ("find_anchors_response", "FindAnchorsResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

@@ -153,6 +153,7 @@ RIGHTS: Final[dict[int, Check]] = {
     20_009: flat(Operation.ALTER),
     20_010: _CLUSTER_ACTION,
     20_011: _CLUSTER_ACTION,
+    20_012: _CLUSTER_ACTION,
 }
 
 ON_CONTROLLER: Final[dict[int, Check]] = {1: _CLUSTER_ACTION}

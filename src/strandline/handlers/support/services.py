@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from strandline.codec.messages.append_audit_request import AppendAuditRequest
+    from strandline.codec.messages.find_anchors_request import FindAnchorsRequest
+    from strandline.codec.messages.find_anchors_response import FindAnchorsResponse
     from strandline.coordinators.groups import events as group_events
     from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.coordinators.groups.history.group_history import GroupHistory
@@ -294,9 +296,10 @@ class AuditedEvents(Protocol):
 
 
 class AuditAppends(Protocol):
-    """Appends lines to the audit topic, where this broker leads it."""
+    """Appends lines to the audit topic, where this broker leads it, and finds anchors there."""
 
     def append(self, request: AppendAuditRequest, writer: str, then: Callable[[ErrorCode], object]) -> None: ...
+    def find_anchors(self, request: FindAnchorsRequest, then: Callable[[FindAnchorsResponse], object]) -> None: ...
 
 
 class TelemetryReceiver(Protocol):
