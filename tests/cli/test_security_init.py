@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import COMMAND, CommandLine
+from tests.cli.test_local_clusters import line_of
 
 import strandline
 from strandline.config.properties import parse_properties
@@ -143,4 +146,44 @@ def test_dev_is_secured_in_one_word(lonely_cli: CommandLine) -> None:
         dev.terminate()
         dev.communicate(timeout=TIMEOUT_S)
     assert not Path(told["command_config"]).exists()
-    assert "for one node" in lonely_cli.run("dev", "--secure", "--nodes", "3").stderr
+
+
+@pytest.mark.lengthy("three nodes start, and one of them twice")
+def test_a_cluster_of_dev_is_secured_in_one_word(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    dev = lonely_cli.start("dev", "--secure", "--nodes", "3", "--port", "0", "--json", "--data", str(data))
+    try:
+        told = json.loads(line_of(dev))
+        assert Path(told["command_config"]).parent == tmp_path / "data-security"
+        given = ("-b", told["bootstrap"], "--command-config", told["command_config"])
+        lonely_cli.ok("topic", "create", "orders", "--partitions", "3", *given)
+        lonely_cli.ok("produce", "orders", *given, stdin=b"paid\n")
+        status = lonely_cli.ok("security", "status", *given, "--json").stdout
+        assert (b"SASL_SSL" in status, b"PLAINTEXT" in status) == (True, False)
+        plain = AdminClient({"bootstrap.servers": told["bootstrap"], "log_level": 0})
+        with pytest.raises(KafkaException):
+            plain.list_topics(timeout=2)
+        password = read(Path(told["command_config"]).with_name("librdkafka.properties"))["sasl.password"]
+        for node in told["nodes"]:
+            assert password.encode() not in Path(f"/proc/{node['pid']}/cmdline").read_bytes()
+        os.kill(told["nodes"][2]["pid"], signal.SIGKILL)
+        assert json.loads(line_of(dev)) == {"event": "was killed by SIGKILL, and stays dead", "node": 3}
+        deadline = time.monotonic() + TIMEOUT_S
+        # librdkafka waits for the dead broker if it asked before another one led.
+        while (ended := lonely_cli.run("consume", "orders", "--from", "earliest", "--json", *given)).status:
+            assert time.monotonic() < deadline, ended.stderr
+        assert [record["value"] for record in ended.objects] == ["paid"]
+        assert lonely_cli.ok("dev", "restart", "3", "--data", str(data)).lines == ["node 3 is started again"]
+        assert json.loads(line_of(dev)) == {"event": "is started again", "node": 3}
+    finally:
+        dev.terminate()
+        _, errors = dev.communicate(timeout=TIMEOUT_S)
+    assert dev.returncode == 0, errors
+    for each in (tmp_path / "data").glob("*.log"):
+        assert password not in each.read_text()
+
+
+def test_a_directory_that_was_made_plain_has_no_administrator(lonely_cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    ended = lonely_cli.run("dev", "--secure", "--nodes", "3", "--port", "0", "--data", str(tmp_path))
+    assert (ended.status, "was made without --secure" in ended.stderr) == (1, True)

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from strandline.local.node_process import BrokerFailed, NodeProcess, wait_all_ready
@@ -29,13 +30,19 @@ class SupervisedNode(NodeProcess):
 
     has_own_session = True
 
-    def __init__(self, node_id: int, properties: Mapping[str, str], *, stderr: BinaryIO | None) -> None:
+    def __init__(
+        self, node_id: int, properties: Mapping[str, str], *, stderr: BinaryIO | None, config: Path | None = None
+    ) -> None:
+        """`config` is a file with more properties: those with secrets, because arguments are seen in `ps`."""
         super().__init__(stderr=stderr, called=f"node {node_id}")
         self.node_id = node_id
         self.properties = dict(properties)
+        self._config = config
 
     def arguments(self) -> Sequence[str]:
         words = ["strandline.broker"]
+        if self._config is not None:
+            words += ["--config", str(self._config)]
         for name, value in self.properties.items():
             words += ["-X", f"{name}={value}"]
         return words

@@ -62,13 +62,12 @@ def dev(
     for each in range(port, port + nodes) if port else (port,):
         _check_port(each)
     output = Output(as_json=as_json)
-    if secure and nodes > 1:
-        raise UsageFailed("--secure is for one node", hint="`strandline security init` makes the files of a cluster")
     if nodes > 1:
         from strandline.cli.node.dev_cluster import run_cluster
 
-        with _directory(data) as root:
-            run_cluster(output, root, nodes, port=port, kept=data is not None, restart=restart, properties=properties)
+        with _directory(data) as root, _kit(data, secure=secure) as kit:
+            kept = data is not None
+            run_cluster(output, root, nodes, kit, port=port, kept=kept, restart=restart, properties=properties)
         return
     with _directory(data) as directory, _kit(data, secure=secure) as kit, interrupted_by_sigterm():
         if kit is not None:
@@ -221,10 +220,17 @@ def _kit(data: Path | None, *, secure: bool) -> Iterator[SecurityKit | None]:
         return
     from strandline.errors import InvalidConfig
     from strandline.local.embedded_broker import kit_directory
+    from strandline.local.local_cluster import LAYOUT
     from strandline.local.security_kit import SecurityKit
+    from strandline.log.log_directory import META_PROPERTIES
 
     with _directory(None if data is None else kit_directory(data)) as directory:
         kit = SecurityKit(directory)
+        if data is not None and not kit.is_made and any((data / name).exists() for name in (META_PROPERTIES, LAYOUT)):
+            raise CommandFailed(
+                f"{data} was made without --secure, so it has no administrator who could log in",
+                hint="choose another directory with --data",
+            )
         try:
             if not kit.is_made:
                 kit.make()

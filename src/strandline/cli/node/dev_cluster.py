@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.failures import CommandFailed, Interrupted, NotFound, interrupted_by_sigterm
@@ -24,6 +25,9 @@ from strandline.local.supervision import (
     watch_over,
 )
 
+if TYPE_CHECKING:
+    from strandline.local.security_kit import SecurityKit
+
 LAST_WORDS_LINES = 5
 SUPERVISOR = "dev.pid"
 """While the cluster runs: the process that watches over it."""
@@ -37,21 +41,25 @@ def run_cluster(
     output: Output,
     root: Path,
     nodes: int,
+    kit: SecurityKit | None,
     *,
     port: int,
     kept: bool,
     restart: bool,
     properties: dict[str, str],
 ) -> None:
+    """Run the nodes until Ctrl-C, or until all have died. A `kit` secures them."""
     try:
-        cluster = lay_out(root, nodes, port=port, properties=properties)
+        cluster = lay_out(root, nodes, port=port, properties=properties, kit=kit)
     except InvalidConfig as error:
         raise CommandFailed(str(error)) from None
+    config = None if kit is None else kit.server_properties
     with ExitStack() as files, interrupted_by_sigterm():
         running = []
         for place in cluster.places:
             log = files.enter_context(log_file(place).open("ab+"))
-            running.append(SupervisedNode(place.node_id, properties | cluster.properties(place), stderr=log))
+            settings = properties | cluster.properties(place)
+            running.append(SupervisedNode(place.node_id, settings, stderr=log, config=config))
         all_died = False
         supervisor = root / SUPERVISOR
         try:
@@ -141,7 +149,10 @@ def _tell_ready(output: Output, cluster: LocalCluster, running: list[SupervisedN
             {"node": place.node_id, "address": place.address, "data": str(place.directory), "pid": node.pid}
             for place, node in zip(cluster.places, running, strict=True)
         ]
-        output.json_line({"bootstrap": cluster.bootstrap_servers, "data": str(cluster.root), "nodes": nodes})
+        security = {} if cluster.kit is None else {"command_config": str(cluster.kit.command_config)}
+        output.json_line(
+            {"bootstrap": cluster.bootstrap_servers, "data": str(cluster.root), "nodes": nodes, **security}
+        )
     else:
         output.line(welcome(cluster, [node.pid for node in running], kept=kept))
     output.flush()
@@ -156,29 +167,42 @@ def welcome(cluster: LocalCluster, pids: list[int], *, kept: bool) -> str:
     ]
     bootstrap = cluster.bootstrap_servers
     nodes = "\n".join(rows)
-    return f"""\
-A Strandline cluster of {len(pids)} nodes is ready.
-
-  bootstrap  {bootstrap}
-  data       {cluster.root} ({keeping})
-{nodes}
-
+    if cluster.kit is None:
+        title, security, export = "is ready.", "", ""
+        first = f"""\
 Python (pip install confluent-kafka):
 
   from confluent_kafka import Producer
 
   producer = Producer({{"bootstrap.servers": "{bootstrap}", "acks": "all"}})
   producer.produce("greetings", key="en", value="hello")
-  producer.flush()
+  producer.flush()"""
+        again = f"--port {cluster.places[0].port}"
+    else:
+        at = cluster.kit.directory
+        title = "is ready: TLS, logins by SCRAM-SHA-512, and an authorizer."
+        security = f"\n  security   {at} (certificates, and settings of the administrator)"
+        first = f"kcat:\n\n  kcat -b {bootstrap} -F {at}/librdkafka.properties -L"
+        export = f" STRANDLINE_COMMAND_CONFIG={at}/admin.properties"
+        # No node says without a login where its data is.
+        again = f"--data {cluster.root}"
+    return f"""\
+A Strandline cluster of {len(pids)} nodes {title}
+
+  bootstrap  {bootstrap}
+  data       {cluster.root} ({keeping}){security}
+{nodes}
+
+{first}
 
 Shell:
 
-  export STRANDLINE_BOOTSTRAP={bootstrap}
+  export STRANDLINE_BOOTSTRAP={bootstrap}{export}
   strandline topic create orders --partitions 3
   strandline cluster status --watch
   strandline cluster health
 
 Try it: kill -9 {pids[-1]}, and look at `cluster status`. What was acknowledged is still there.
-Start it again: strandline dev restart {len(pids)} --port {cluster.places[0].port}
+Start it again: strandline dev restart {len(pids)} {again}
 
 Ctrl-C stops all nodes."""
