@@ -304,3 +304,10 @@ def test_topic_ids_are_never_reserved_and_never_look_like_an_option() -> None:
     ids = [random_uuid(rng) for _ in range(2000)]
     assert len(set(ids)) == len(ids)
     assert not any(topic_id.bytes[0] >> 2 == 62 for topic_id in ids)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_the_broker_of_the_only_controller_registers_again_with_share_groups(brokers: int) -> None:
+    cluster = Cluster(brokers=brokers, group_share_enable="true")
+    cluster.start_broker(1)
+    assert "share.version" in {each.name for each in cluster.image.brokers[1].registration.features}
