@@ -494,6 +494,25 @@ TRAPS: dict[str, Trap] = {
         "a record that a reader can not decode is called good, or is shown and written as something else than it says",
         "tools that show a union without its branch and take the first that fits; deserializers that ignore the rest",
         "judge by another library: its bytes, shown as JSON and encoded again, are the same; count what is left over",
+    "schema-dirty-read": Trap(
+        "a client keeps an id for a schema that was never written, and the id is given to another one",
+        "registries that change their state first and write it then",
+        "decide upon a copy, and change the state by what the topic has",
+    ),
+    "schema-other-topic": Trap(
+        "a registry goes on with the schemas and ids of a topic that was deleted, in the one that has its name now",
+        "Confluent's registry, which must be restarted",
+        "know the topic by its id and by its offsets, and read it again",
+    ),
+    "hidden-schema": Trap(
+        "a caller reads a schema, or learns of one, that it has no right to see",
+        "registries that check the subject in the path, and not ids, references and aliases",
+        "one right for each route, and lists and ids that show what the caller sees",
+    ),
+    "leaked-credentials": Trap(
+        "a registry hands the password of a client to any host that calls itself the primary",
+        "registries that send writes on to the address which the group names",
+        "credentials go out over TLS, to a host whose certificate is trusted for its name",
     ),
     "share-state": Trap(
         "what a share consumer acknowledged is delivered again, or counts although it was never stored",

@@ -6,12 +6,13 @@ and of the same log after compaction are the same state, so nothing here depends
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from strandline.schemas import records
 from strandline.schemas.contracts import Json
+from strandline.schemas.forks import Fork
 from strandline.schemas.records import (
     ClearSubjectKey,
     ConfigKey,
@@ -33,6 +34,8 @@ _EVERYWHERE: Final = in_context(GLOBAL_CONTEXT, "")
 _INHERITED: Final = ("normalize", "validateFields", "validateRules", "compatibilityGroup")
 """What a subject with a config of its own still takes from the global one."""
 
+T = TypeVar("T")
+
 Place = tuple[str, int]
 """A subject and a version."""
 
@@ -43,26 +46,49 @@ class ContextState:
 
     id_max: int = 0
     """The largest id ever given out."""
-    places: dict[int, dict[Place, SchemaContent]] = field(default_factory=dict)
+    places: MutableMapping[int, dict[Place, SchemaContent]] = field(default_factory=dict)
     """Where each id is registered, and what as."""
-    ids: dict[SchemaContent, int] = field(default_factory=dict)
+    ids: MutableMapping[SchemaContent, int] = field(default_factory=dict)
+
+    def fork(self) -> ContextState:
+        return ContextState(self.id_max, Fork(self.places, dict), Fork(self.ids, _same))
+
+
+def _same(value: T) -> T:
+    """Return a value that is replaced and never changed, so that a fork may share it."""
+    return value
 
 
 class RegistryState:
     """All that the registry knows."""
 
     def __init__(self) -> None:
-        self.subjects: dict[str, dict[int, SchemaVersion]] = {}
-        self.configs: dict[str | None, Json] = {}
-        self.modes: dict[str | None, str] = {}
-        self.contexts: dict[str, ContextState] = {DEFAULT_CONTEXT: ContextState()}
-        self.guids: dict[str, dict[tuple[str, int], SchemaContent]] = {}
+        self.subjects: MutableMapping[str, dict[int, SchemaVersion]] = {}
+        self.configs: MutableMapping[str | None, Json] = {}
+        self.modes: MutableMapping[str | None, str] = {}
+        self.contexts: MutableMapping[str, ContextState] = {DEFAULT_CONTEXT: ContextState()}
+        self.guids: MutableMapping[str, dict[tuple[str, int], SchemaContent]] = {}
         """By guid: contexts and ids that have it."""
-        self.referencing: dict[Place, dict[Place, int]] = {}
+        self.referencing: MutableMapping[Place, dict[Place, int]] = {}
         """By the place that is referred to: the places that refer to it, and their ids."""
-        self.other_keys: dict[Key, set[bytes]] = {}
+        self.other_keys: MutableMapping[Key, set[bytes]] = {}
         """Keys that another registry wrote in another form. Compaction does not know that they are the same."""
         self.skipped_count = 0
+
+    def fork(self) -> RegistryState:
+        """Return a state that begins as this one. Records that are applied to it do not reach this one.
+
+        It costs as much as what is looked at in it, and is of use until this one changes.
+        """
+        made = RegistryState()
+        made.subjects = Fork(self.subjects, dict)
+        made.configs = Fork(self.configs, _same)
+        made.modes = Fork(self.modes, _same)
+        made.contexts = Fork(self.contexts, ContextState.fork)
+        made.guids = Fork(self.guids, dict)
+        made.referencing = Fork(self.referencing, dict)
+        made.other_keys = Fork(self.other_keys, set)
+        return made
 
     def apply(self, record: SchemaRecord) -> None:
         """Fold one record into the state."""

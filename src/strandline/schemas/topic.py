@@ -10,13 +10,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClient
 from strandline.client.failures import ClientFailed
 from strandline.client.security import librdkafka_of
 from strandline.client.topic_creation import create_topic
-from strandline.errors import WorldError
+from strandline.errors import Disconnected, TimedOut, WorldError
 from strandline.ids import TopicPartition
 from strandline.schemas.records import SchemaRecord
 
@@ -27,7 +28,10 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 RECORD_BYTES_MAX: Final = 1_000_000
 """Bytes of one record: librdkafka and brokers take little more by default."""
 _BATCH: Final = 1000
+_WATCH_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.2
+WATCH_S: Final = 1.0
+"""How often a registry looks whether its topic is still the same."""
 
 logger = logging.getLogger("strandline.schemas")
 _quiet = logging.getLogger("strandline.schemas.librdkafka")
@@ -36,17 +40,33 @@ _quiet.propagate = False
 
 OnRecords = Callable[[Sequence[SchemaRecord], int, bool], None]
 """Takes records, the offset up to which the topic was read, and whether that is its end; for the reader's thread."""
+OnTopicId = Callable[[UUID | None], None]
+"""Takes the id of the topic, None if there is no such topic; for the thread of the watch."""
 
 
 class SchemaTopicFailed(WorldError):
     """The topic could not be made, read or written; one sentence."""
 
 
-class TopicWriter:
-    """The holder of the transactional id, until another process takes it. For one thread at a time."""
+class TopicChanged(SchemaTopicFailed):
+    """The topic is gone, or another one has its name."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, timeout_s: float) -> None:
+    def __init__(self, topic: str, found: UUID | None) -> None:
+        super().__init__(f"the topic {topic} {'is gone' if found is None else 'was made again'}")
+        self.found = found
+
+
+class TopicWriter:
+    """The holder of the transactional id, until another process takes it. For one thread at a time.
+
+    It writes to the topic of an id: a producer would have the brokers make a topic that is gone, with settings that
+    delete schemas.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, topic_id: UUID, group: str, timeout_s: float) -> None:
         self._topic = topic
+        self._topic_id = topic_id
+        self._client = ClusterClient(ClientSettings.within(bootstrap, "strandline-registry", timeout_s))
         self._timeout_s = timeout_s
         self._failed: list[Any] = []
         self._offset = -1
@@ -70,6 +90,7 @@ class TopicWriter:
 
     def write(self, records: Sequence[SchemaRecord]) -> int:
         """Write all records or none, and return the offset of the last one. The first failure is its last call."""
+        self._check_topic()
         self._failed.clear()
         try:
             self._producer.begin_transaction()
@@ -83,6 +104,14 @@ class TopicWriter:
         if self._failed:
             raise SchemaTopicFailed(f"cannot write to {self._topic}: {self._failed[0].str()}")
         return self._offset
+
+    def _check_topic(self) -> None:
+        try:
+            found = self._client.topic(self._topic)
+        except (ClientFailed, Disconnected, TimedOut) as error:
+            raise SchemaTopicFailed(f"cannot write to {self._topic}: {error}") from error
+        if found is None or found.topic_id != self._topic_id:
+            raise TopicChanged(self._topic, None if found is None else found.topic_id)
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -154,8 +183,45 @@ class TopicReader:
             self._on_records(records, position, is_end)
 
 
-def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> int:
-    """Make the topic if it is missing, and return where it ends; raise SchemaTopicFailed if it would lose records."""
+class TopicWatch:
+    """A thread that asks for the id of the topic: one that is deleted and made again has another."""
+
+    def __init__(self, bootstrap: str, topic: str, on_id: OnTopicId) -> None:
+        self._topic = topic
+        self._on_id = on_id
+        self._client = ClusterClient(ClientSettings.within(bootstrap, "strandline-registry", _WATCH_TIMEOUT_S))
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="registry-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; a question that waits for an answer is not waited for."""
+        self._is_stopping.set()
+
+    def _run(self) -> None:
+        while not self._is_stopping.wait(WATCH_S):
+            try:
+                found = self._client.topic(self._topic)
+            except (ClientFailed, Disconnected, TimedOut) as error:
+                # The reader and the writer meet the same, and say so.
+                logger.debug("the id of %s can not be read: %s", self._topic, error)
+            else:
+                self._on_id(None if found is None else found.topic_id)
+        self._client.close()
+
+
+class PreparedTopic(NamedTuple):
+    """The topic as it is before its reader begins."""
+
+    topic_id: UUID
+    end: int
+    """The offset behind its last record."""
+
+
+def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> PreparedTopic:
+    """Make the topic if it is missing. Raise SchemaTopicFailed if it would lose records, or can not be reached."""
     client = ClusterClient(ClientSettings.within(bootstrap, "strandline-registry", timeout_s))
     try:
         made = create_topic(
@@ -177,7 +243,7 @@ def prepare_topic(bootstrap: str, topic: str, timeout_s: float) -> int:
             f"the topic {topic} has cleanup.policy={policy}, which deletes schemas: "
             f"say `strandline config set topic {topic} cleanup.policy=compact`"
         )
-    return end
+    return PreparedTopic(made.topic_id, end)
 
 
 def _cleanup_policy(bootstrap: str, topic: str, timeout_s: float) -> str:

@@ -6,90 +6,36 @@ Whatever order the writes, the fences and the late reads take: no id and no vers
 from __future__ import annotations
 
 import asyncio
-import random
-import threading
 from collections.abc import Sequence
 
 import pytest
 from tests.unit.schemas.desk import folded
 from tests.unit.schemas.fields_type import FieldsType
+from tests.unit.schemas.list_topic import ListTopic
 
-from strandline.schemas import registry as registry_module
-from strandline.schemas.records import SchemaRecord
+from strandline.schemas.records import SchemaVersion
 from strandline.schemas.registering import Registration, register
 from strandline.schemas.registry import RegistrySettings, SchemaRegistry
-from strandline.schemas.topic import OnRecords, SchemaTopicFailed
 
-LATE_S_MAX = 0.01
-
-
-class ListTopic:
-    def __init__(self, seed: int) -> None:
-        self.log: list[SchemaRecord] = []
-        self.epoch = 0
-        self.lock = threading.Lock()
-        self.random = random.Random(seed)
+AT_ONCE = 4
 
 
-class ListWriter:
-    topic: ListTopic
-
-    def __init__(self, bootstrap: str, topic: str, group: str, timeout_s: float) -> None:
-        with self.topic.lock:
-            self.topic.epoch += 1
-            self._epoch = self.topic.epoch
-
-    def write(self, records: Sequence[SchemaRecord]) -> int:
-        with self.topic.lock:
-            if self._epoch != self.topic.epoch:
-                raise SchemaTopicFailed("fenced")
-            self.topic.log += records
-            return len(self.topic.log) - 1
-
-
-class LateReader:
-    topic: ListTopic
-
-    def __init__(self, bootstrap: str, topic: str, on_records: OnRecords) -> None:
-        self._on_records = on_records
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._is_stopping.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        position = 0
-        self._on_records([], 0, True)
-        while not self._is_stopping.wait(self.topic.random.uniform(0, LATE_S_MAX)):
-            with self.topic.lock:
-                batch = self.topic.log[position : position + 3]
-            if batch:
-                position += len(batch)
-                self._on_records(batch, position, False)
+async def write(registry: SchemaRegistry, subject: str, text: str) -> SchemaVersion:
+    return await registry.write(lambda state: registry.run(register(state, Registration(subject, text))))
 
 
 async def write_all(registry: SchemaRegistry, names: Sequence[str]) -> list[tuple[str, int, int]]:
     answers = []
-    for name in names:
-        request = Registration("shared", name)
-        made = await registry.write(lambda state, request=request: registry.run(register(state, request)))  # type: ignore[misc]
-        answers.append((name, made.id, made.version))
+    for at in range(0, len(names), AT_ONCE):
+        chosen = names[at : at + AT_ONCE]
+        made = await asyncio.gather(*(write(registry, "shared", name) for name in chosen))
+        answers += [(name, each.id, each.version) for name, each in zip(chosen, made, strict=True)]
     return answers
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_id_and_no_version_is_given_to_two_schemas(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    topic = ListTopic(seed)
-    monkeypatch.setattr(ListWriter, "topic", topic, raising=False)
-    monkeypatch.setattr(LateReader, "topic", topic, raising=False)
-    monkeypatch.setattr(registry_module, "TopicWriter", ListWriter)
-    monkeypatch.setattr(registry_module, "TopicReader", LateReader)
-    monkeypatch.setattr(registry_module, "prepare_topic", lambda *arguments: 0)
+    topic = ListTopic(seed).use(monkeypatch)
     registries = [SchemaRegistry(RegistrySettings("none:1"), [FieldsType()]) for _ in range(3)]
     for registry in registries:
         await registry.start()
