@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
-from tests.registry.running_registry import RunningRegistry, running_registry, serve_command
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from tests.registry.running_registry import RunningRegistry, running_registry, serve_command, wait_for
 
 from strandline.schemas.records import SchemaRecord
 from strandline.schemas.state import RegistryState
@@ -143,3 +143,42 @@ def test_a_write_to_either_is_read_from_both(registry_bootstrap: str, topic: str
             assert status == 200
             assert writer.ask("GET", f"/subjects/s{size}/versions/1")[1]["id"] == made["id"] == size
             assert reader.register(f"s{size}", number(size)) == (200, made)
+
+
+def test_a_topic_that_is_made_again_is_read_again(registry_bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": registry_bootstrap})
+    new_topic = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
+    with running_registry(registry_bootstrap, "--topic", topic) as registry:
+        for size in (1, 2, 3):
+            assert registry.register(f"before-{size}", number(size))[0] == 200
+        admin.delete_topics([topic])[topic].result()
+        wait_for(lambda: registry.register("meanwhile", number(9))[0] == 500)
+        status, refused = registry.register("meanwhile", number(9))
+        assert (status, refused["error_code"]) == (500, 50001)
+        assert "is gone" in refused["message"]
+        assert registry.ask("GET", "/subjects/before-1/versions") == (200, [1]), "what was read is served"
+        admin.create_topics([new_topic])[topic].result()
+        producer = Producer({"bootstrap.servers": registry_bootstrap})
+        key = b'{"keytype":"SCHEMA","subject":"restored","version":1,"magic":1}'
+        value = b'{"subject":"restored","version":1,"id":7,"schema":"\\"int\\"","deleted":false}'
+        producer.produce(topic, key=key, value=value, partition=0)
+        assert producer.flush(READY_S) == 0
+        wait_for(lambda: registry.ask("GET", "/subjects") == (200, ["restored"]))
+        assert registry.register("after", number(1))[1]["id"] == 8
+        assert registry.ask("GET", "/subjects") == (200, ["after", "restored"])
+    assert set(folded(registry_bootstrap, topic).subjects) == {"after", "restored"}
+
+
+def test_a_topic_that_is_made_again_and_would_lose_schemas_is_not_served(registry_bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": registry_bootstrap})
+    with running_registry(registry_bootstrap, "--topic", topic) as registry:
+        assert registry.register("before", number(1))[0] == 200
+        admin.delete_topics([topic])[topic].result()
+        admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "delete"})])[topic].result()
+        wait_for(lambda: "cleanup.policy=delete" in str(registry.ask("GET", "/subjects")[1]))
+        assert registry.register("after", number(1))[0] == 503
+        compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[compact])
+        admin.incremental_alter_configs([resource])[resource].result()
+        wait_for(lambda: registry.ask("GET", "/subjects") == (200, []))
+        assert registry.register("after", number(1))[1]["id"] == 1

@@ -4,17 +4,20 @@
 /schemas  /schemas/types  /schemas/ids/{id}  .../schema  .../subjects  .../versions  /schemas/guids/{guid}  .../ids
 /config  /config/{s}  /mode  /mode/{s}  /compatibility/subjects/{s}/versions  .../{v}  /contexts  /contexts/{c}
 /contexts/{c}/...   the same API inside a context
+
+Each route declares the right that its caller needs. Routes without one show only what the caller may see.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from strandline import __version__
 from strandline.schemas import commands, registering
-from strandline.schemas.answers import content_json, page, registered_json, version_json
+from strandline.schemas.answers import content_json, registered_json, version_json
+from strandline.schemas.call import Call, Plain
 from strandline.schemas.contracts import Json, json_of
 from strandline.schemas.engines import Engines, in_thread
 from strandline.schemas.failures import (
@@ -25,99 +28,38 @@ from strandline.schemas.failures import (
     version_not_found,
 )
 from strandline.schemas.records import SchemaContent, SchemaVersion
-from strandline.schemas.registering import Registration, Written
-from strandline.schemas.registry import SchemaRegistry
+from strandline.schemas.registering import Registration
 from strandline.schemas.resolving import source_of
-from strandline.schemas.state import RegistryState
-from strandline.schemas.subjects import (
-    ALL_CONTEXTS,
-    DEFAULT_CONTEXT,
-    context_name,
-    context_of,
-    in_context,
-    normal,
-    relative_to,
-)
+from strandline.schemas.rights import Right
+from strandline.schemas.subjects import ALL_CONTEXTS, DEFAULT_CONTEXT, context_name, context_of, in_context
 
-LIST_MAX: Final = 100_000
-"""Items in one answer; `offset` reaches the others."""
 PROTOBUF: Final = "PROTOBUF"
 SERIALIZED: Final = "serialized"
 SCHEMAS_MAX: Final = 1000
 """Schemas with their texts in one answer."""
 
-
-@dataclass(frozen=True)
-class Plain:
-    """A text that is answered as it is, and not as JSON."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request."""
-
-    registry: SchemaRegistry
-    method: str
-    path: tuple[str, ...]
-    """Parts of the path, decoded, without the context in front."""
-    query: dict[str, list[str]] = field(default_factory=dict)
-    body: Any = None
-    context: str = DEFAULT_CONTEXT
-
-    @property
-    def state(self) -> RegistryState:
-        return self.registry.state
-
-    def flag(self, name: str) -> bool:
-        return self.text(name).lower() == "true"
-
-    def text(self, name: str, default: str = "") -> str:
-        return self.query.get(name, [default])[-1]
-
-    def number(self, name: str, default: int) -> int:
-        text = self.text(name)
-        try:
-            return int(text) if text else default
-        except ValueError:
-            raise RegistryError(404, "HTTP 404 Not Found") from None
-
-    def named(self, at: int) -> str:
-        """Return the subject at a place of the path, with its context."""
-        name = self.path[at]
-        return normal(name if name.startswith(":.") else in_context(self.context, name))
-
-    def subject(self) -> str:
-        """Return the subject of the path; an alias stands for the subject that its config names."""
-        name = self.named(1)
-        alias = self.state.configs.get(name, {}).get("alias")
-        return relative_to(name, alias) if alias else name
-
-    def paged(self, items: Any, *, limit_max: int = LIST_MAX) -> list[Any]:
-        return page(list(items), self.number("offset", 0), self.number("limit", -1), limit_max=limit_max)
-
-    async def decide(self, command: Callable[[RegistryState], Written[Any]]) -> Any:
-        """Run a command that needs no engine, and write what it decides."""
-
-        async def decided(state: RegistryState) -> Written[Any]:
-            return command(state)
-
-        return await self.registry.write(decided)
-
-
 Handler = Callable[[Call], Awaitable[Any]]
 
 
-async def dispatch(call: Call) -> Any:
-    """Answer a request, or raise RegistryError."""
+class RegistryRoute(NamedTuple):
+    """What answers a request, and the right that it needs on what its path names."""
+
+    handler: Handler
+    right: Right | None
+    """None: it is open to every caller, and shows nothing of a subject that the caller does not see."""
+
+
+def routed(call: Call) -> tuple[Handler, Call]:
+    """Return what answers a request, and the request inside its context. Raise RegistryError if it may not."""
     call = _in_context(call)
     shape = _shape(call.path)
-    handler = _ROUTES.get((call.method, shape))
-    if handler is None:
-        known = any(route == shape for _, route in _ROUTES)
+    route = _ROUTES.get((call.method, shape))
+    if route is None:
+        known = any(known == shape for _, known in _ROUTES)
         raise RegistryError(405, "HTTP 405 Method Not Allowed") if known else RegistryError(404, "HTTP 404 Not Found")
-    return await handler(call)
+    if route.right is not None:
+        call.require(route.right)
+    return route.handler, call
 
 
 def _in_context(call: Call) -> Call:
@@ -161,7 +103,8 @@ async def list_subjects(call: Call) -> Any:
         name = subject.rpartition(":")[2] if is_everywhere and prefix else subject
         if name.startswith(prefix) and (is_everywhere or context_of(subject) == context_of(prefix)):
             is_there = call.state.has_subject(subject)
-            if (not is_there) if deleted_only else (is_there or call.flag("deleted")):
+            is_asked = (not is_there) if deleted_only else (is_there or call.flag("deleted"))
+            if is_asked and call.sees(subject):
                 found.append(subject)
     return call.paged(found)
 
@@ -255,7 +198,7 @@ async def delete_version(call: Call) -> Any:
 async def referenced_by(call: Call) -> Any:
     found = _version(call, deleted=True)
     places = call.state.referring_to(found.subject, found.version, deleted=call.flag("deleted"))
-    return call.paged(sorted(set(places.values())))
+    return call.paged(sorted({schema_id for place, schema_id in places.items() if call.sees(place[0])}))
 
 
 # Schemas by id
@@ -270,54 +213,64 @@ def _id(call: Call) -> tuple[str, int]:
     return (context_of(subject) if subject.startswith(":.") else call.context), int(text)
 
 
-async def get_schema(call: Call) -> Any:
+def _seen(call: Call) -> tuple[str, int, SchemaContent] | None:
+    """Return a subject that the caller sees and that has the id of a path, its version, and what the id stands for."""
     context, schema_id = _id(call)
-    places = call.state.contexts[context].places if context in call.state.contexts else {}
-    if schema_id not in places:
-        raise schema_not_found(schema_id)
-    (subject, version), content = next(iter(places[schema_id].items()))
+    known = call.state.contexts.get(context)
+    for (subject, version), content in (known.places.get(schema_id, {}) if known else {}).items():
+        if call.sees(subject):
+            return subject, version, content
+    return None
+
+
+# An id that the caller may not see has the same answer as one that was never given out.
+
+
+async def get_schema(call: Call) -> Any:
+    place = _seen(call)
+    if place is None:
+        raise schema_not_found(_id(call)[1])
+    subject, version, content = place
     stored = call.state.version(subject, version, deleted=True)
     found = {"guid": stored.guid if stored else content.guid, **content_json(content)}
     found |= await _formatted(call, subject, content)
     if call.flag("fetchMaxId"):
-        found["maxId"] = call.state.contexts[context].id_max
+        found["maxId"] = call.state.contexts[context_of(subject)].id_max
     return found
 
 
 async def get_schema_text(call: Call) -> Any:
-    context, schema_id = _id(call)
-    content = call.state.content_of_id(context, schema_id)
-    if content is None:
-        raise schema_not_found(schema_id)
-    return Plain(content.text)
+    place = _seen(call)
+    if place is None:
+        raise schema_not_found(_id(call)[1])
+    return Plain(place[2].text)
 
 
 async def subjects_of_id(call: Call) -> Any:
-    found = call.state.versions_of_id(*_id(call), deleted=call.flag("deleted"))
-    return call.paged(_known(dict.fromkeys(each.subject for each in found), call))
+    return call.paged(dict.fromkeys(each.subject for each in _versions_of_id(call)))
 
 
 async def versions_of_id(call: Call) -> Any:
-    found = call.state.versions_of_id(*_id(call), deleted=call.flag("deleted"))
-    return call.paged(_known([{"subject": each.subject, "version": each.version} for each in found], call))
+    return call.paged({"subject": each.subject, "version": each.version} for each in _versions_of_id(call))
 
 
-def _known(found: Any, call: Call) -> Any:
-    if not found and call.state.content_of_id(*_id(call)) is None:
+def _versions_of_id(call: Call) -> list[SchemaVersion]:
+    if _seen(call) is None:
         raise schema_not_found()
-    return found
+    found = call.state.versions_of_id(*_id(call), deleted=call.flag("deleted"))
+    return [each for each in found if call.sees(each.subject)]
 
 
 async def get_guid(call: Call) -> Any:
-    holders = call.state.guids.get(call.path[2].lower())
-    if not holders:
-        raise schema_not_found(call.path[2])
-    return {"guid": call.path[2].lower(), **content_json(next(iter(holders.values())))}
+    for place, content in call.state.guids.get(call.path[2].lower(), {}).items():
+        if call.sees_id(*place):
+            return {"guid": call.path[2].lower(), **content_json(content)}
+    raise schema_not_found(call.path[2])
 
 
 async def ids_of_guid(call: Call) -> Any:
-    holders = call.state.guids.get(call.path[2].lower(), {})
-    return [{"context": context, "id": schema_id} for context, schema_id in sorted(holders)]
+    holders = sorted(call.state.guids.get(call.path[2].lower(), {}))
+    return [{"context": context, "id": each} for context, each in holders if call.sees_id(context, each)]
 
 
 async def list_schemas(call: Call) -> Any:
@@ -326,7 +279,7 @@ async def list_schemas(call: Call) -> Any:
     prefix = prefix.removeprefix(ALL_CONTEXTS) if is_everywhere else _prefix(call, prefix)
     found = []
     for subject in sorted(call.state.subjects):
-        if subject.startswith(prefix):
+        if subject.startswith(prefix) and call.sees(subject):
             versions = call.state.versions(subject, deleted=call.flag("deleted"))
             found += versions[-1:] if call.flag("latestOnly") else versions
     return [version_json(each) for each in call.paged(found, limit_max=SCHEMAS_MAX)]
@@ -372,42 +325,37 @@ async def _check(call: Call, subject: str, against: list[SchemaVersion]) -> Any:
 # Config and mode
 
 
-def _scope(call: Call) -> str | None:
-    """Return the subject or context that settings are asked for; None for the default context."""
-    return (call.named(1) if len(call.path) > 1 else in_context(call.context, "")) or None
-
-
 async def get_config(call: Call) -> Any:
-    return commands.read_config(call.state, _scope(call), default_to_global=call.flag("defaultToGlobal"))
+    return commands.read_config(call.state, call.scope(), default_to_global=call.flag("defaultToGlobal"))
 
 
 async def put_config(call: Call) -> Any:
-    return await call.decide(lambda state: commands.change_config(state, _scope(call), call.body))
+    return await call.decide(lambda state: commands.change_config(state, call.scope(), call.body))
 
 
 async def delete_config(call: Call) -> Any:
-    return await call.decide(lambda state: commands.remove_config(state, _scope(call)))
+    return await call.decide(lambda state: commands.remove_config(state, call.scope()))
 
 
 async def get_mode(call: Call) -> Any:
-    return commands.read_mode(call.state, _scope(call), default_to_global=call.flag("defaultToGlobal"))
+    return commands.read_mode(call.state, call.scope(), default_to_global=call.flag("defaultToGlobal"))
 
 
 async def put_mode(call: Call) -> Any:
     return await call.decide(
-        lambda state: commands.change_mode(state, _scope(call), call.body, force=call.flag("force"))
+        lambda state: commands.change_mode(state, call.scope(), call.body, force=call.flag("force"))
     )
 
 
 async def delete_mode(call: Call) -> Any:
-    return await call.decide(lambda state: commands.remove_mode(state, _scope(call)))
+    return await call.decide(lambda state: commands.remove_mode(state, call.scope()))
 
 
 # Contexts, and the server itself
 
 
 async def list_contexts(call: Call) -> Any:
-    found = [name for name, context in call.state.contexts.items() if context.places or name == DEFAULT_CONTEXT]
+    found = {DEFAULT_CONTEXT} | {context_of(subject) for subject in call.state.subjects if call.sees(subject)}
     prefix = call.text("contextPrefix")
     return call.paged(name for name in sorted(found) if name.startswith(prefix))
 
@@ -437,43 +385,43 @@ async def deployment(call: Call) -> Any:
     return {"attributes": ["strandline"]}
 
 
-_ROUTES: Final[dict[tuple[str, str], Handler]] = {
-    ("GET", ""): root,
-    ("GET", "subjects"): list_subjects,
-    ("POST", "subjects/*"): look_up,
-    ("DELETE", "subjects/*"): delete_subject,
-    ("GET", "subjects/*/metadata"): latest_with_metadata,
-    ("GET", "subjects/*/versions"): list_versions,
-    ("POST", "subjects/*/versions"): register,
-    ("GET", "subjects/*/versions/*"): get_version,
-    ("DELETE", "subjects/*/versions/*"): delete_version,
-    ("GET", "subjects/*/versions/*/schema"): get_version_text,
-    ("GET", "subjects/*/versions/*/referencedby"): referenced_by,
-    ("GET", "schemas"): list_schemas,
-    ("GET", "schemas/types"): list_types,
-    ("GET", "schemas/ids/*"): get_schema,
-    ("GET", "schemas/ids/*/schema"): get_schema_text,
-    ("GET", "schemas/ids/*/subjects"): subjects_of_id,
-    ("GET", "schemas/ids/*/versions"): versions_of_id,
-    ("GET", "schemas/guids/*"): get_guid,
-    ("GET", "schemas/guids/*/ids"): ids_of_guid,
-    ("POST", "compatibility/subjects/*/versions"): check_subject,
-    ("POST", "compatibility/subjects/*/versions/*"): check_version,
-    ("GET", "config"): get_config,
-    ("GET", "config/*"): get_config,
-    ("PUT", "config"): put_config,
-    ("PUT", "config/*"): put_config,
-    ("DELETE", "config"): delete_config,
-    ("DELETE", "config/*"): delete_config,
-    ("GET", "mode"): get_mode,
-    ("GET", "mode/*"): get_mode,
-    ("PUT", "mode"): put_mode,
-    ("PUT", "mode/*"): put_mode,
-    ("DELETE", "mode"): delete_mode,
-    ("DELETE", "mode/*"): delete_mode,
-    ("GET", "contexts"): list_contexts,
-    ("DELETE", "contexts/*"): delete_context,
-    ("GET", "v1/metadata/id"): cluster_id,
-    ("GET", "v1/metadata/version"): server_version,
-    ("GET", "v1/metadata/deployment"): deployment,
+_ROUTES: Final[dict[tuple[str, str], RegistryRoute]] = {
+    ("GET", ""): RegistryRoute(root, None),
+    ("GET", "subjects"): RegistryRoute(list_subjects, None),
+    ("POST", "subjects/*"): RegistryRoute(look_up, Right.SEE),
+    ("DELETE", "subjects/*"): RegistryRoute(delete_subject, Right.DELETE),
+    ("GET", "subjects/*/metadata"): RegistryRoute(latest_with_metadata, Right.SEE),
+    ("GET", "subjects/*/versions"): RegistryRoute(list_versions, Right.SEE),
+    ("POST", "subjects/*/versions"): RegistryRoute(register, Right.REGISTER),
+    ("GET", "subjects/*/versions/*"): RegistryRoute(get_version, Right.SEE),
+    ("DELETE", "subjects/*/versions/*"): RegistryRoute(delete_version, Right.DELETE),
+    ("GET", "subjects/*/versions/*/schema"): RegistryRoute(get_version_text, Right.SEE),
+    ("GET", "subjects/*/versions/*/referencedby"): RegistryRoute(referenced_by, Right.SEE),
+    ("GET", "schemas"): RegistryRoute(list_schemas, None),
+    ("GET", "schemas/types"): RegistryRoute(list_types, None),
+    ("GET", "schemas/ids/*"): RegistryRoute(get_schema, None),
+    ("GET", "schemas/ids/*/schema"): RegistryRoute(get_schema_text, None),
+    ("GET", "schemas/ids/*/subjects"): RegistryRoute(subjects_of_id, None),
+    ("GET", "schemas/ids/*/versions"): RegistryRoute(versions_of_id, None),
+    ("GET", "schemas/guids/*"): RegistryRoute(get_guid, None),
+    ("GET", "schemas/guids/*/ids"): RegistryRoute(ids_of_guid, None),
+    ("POST", "compatibility/subjects/*/versions"): RegistryRoute(check_subject, Right.SEE),
+    ("POST", "compatibility/subjects/*/versions/*"): RegistryRoute(check_version, Right.SEE),
+    ("GET", "config"): RegistryRoute(get_config, Right.SEE),
+    ("GET", "config/*"): RegistryRoute(get_config, Right.SEE),
+    ("PUT", "config"): RegistryRoute(put_config, Right.CONFIGURE),
+    ("PUT", "config/*"): RegistryRoute(put_config, Right.CONFIGURE),
+    ("DELETE", "config"): RegistryRoute(delete_config, Right.CONFIGURE),
+    ("DELETE", "config/*"): RegistryRoute(delete_config, Right.CONFIGURE),
+    ("GET", "mode"): RegistryRoute(get_mode, Right.SEE),
+    ("GET", "mode/*"): RegistryRoute(get_mode, Right.SEE),
+    ("PUT", "mode"): RegistryRoute(put_mode, Right.CONFIGURE),
+    ("PUT", "mode/*"): RegistryRoute(put_mode, Right.CONFIGURE),
+    ("DELETE", "mode"): RegistryRoute(delete_mode, Right.CONFIGURE),
+    ("DELETE", "mode/*"): RegistryRoute(delete_mode, Right.CONFIGURE),
+    ("GET", "contexts"): RegistryRoute(list_contexts, None),
+    ("DELETE", "contexts/*"): RegistryRoute(delete_context, Right.CONFIGURE),
+    ("GET", "v1/metadata/id"): RegistryRoute(cluster_id, None),
+    ("GET", "v1/metadata/version"): RegistryRoute(server_version, None),
+    ("GET", "v1/metadata/deployment"): RegistryRoute(deployment, None),
 }

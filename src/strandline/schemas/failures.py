@@ -33,6 +33,7 @@ STORE_FAILED: Final = 50001
 TIMED_OUT: Final = 50002
 FORWARDING_FAILED: Final = 50003
 NO_PRIMARY: Final = 50004
+DENIED: Final = 40301
 
 
 class RegistryError(Exception):

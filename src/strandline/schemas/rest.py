@@ -1,24 +1,28 @@
 """The registry over HTTP: an ASGI application that reads requests, negotiates content types, and writes answers.
 
-It routes on the path as the client sent it, because a subject may contain a slash (`%2F`). It knows no users: an
-application that guards it can be put in front.
+It routes on the path as the client sent it, because a subject may contain a slash (`%2F`). It knows no users: the guard
+in front of it says what a caller may do.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from strandline.schemas.api import Call, Plain, dispatch
+from strandline.schemas.api import Handler, routed
+from strandline.schemas.apicurio import SEARCH, Translated, translated
+from strandline.schemas.call import Call, Plain
 from strandline.schemas.failures import SCHEMA_TOO_LARGE, STORE_FAILED, RegistryError
 from strandline.schemas.forwarding import FORWARDED_HEADER, OFFSET_HEADER, Forwarder, PrimaryAway
 from strandline.schemas.registry import SchemaRegistry
+from strandline.schemas.rights import CallerRights
 
 BODY_BYTES_MAX: Final = 4_000_000
 """Bytes of a request's body. A schema of the largest size may be written with escapes."""
@@ -28,49 +32,57 @@ PATH_BYTES_MAX: Final = 8_000
 
 _V1: Final = "application/vnd.schemaregistry.v1+json"
 _ANSWERED: Final = (_V1, "application/vnd.schemaregistry+json", "application/json")
-_ACCEPTED: Final = (*_ANSWERED, "application/octet-stream")
+_ACCEPTED: Final = (*_ANSWERED, "application/octet-stream", "application/x-protobuf")
 
 logger = logging.getLogger("strandline.schemas")
+
+RightsOf = Callable[[Scope], Awaitable[CallerRights]]
+"""Returns what the caller of a request may do."""
 
 
 class RegistryApp:
     """The ASGI application."""
 
-    def __init__(self, registry: SchemaRegistry, forwarder: Forwarder | None = None) -> None:
+    def __init__(self, registry: SchemaRegistry, rights_of: RightsOf, forwarder: Forwarder | None = None) -> None:
         self.registry = registry
+        self._rights_of = rights_of
         self._forwarder = forwarder
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "the server serves HTTP only"
         request = Request(scope, receive)
-        response = await self._answer(request)
+        media_type = _answered_type(request.headers.get("accept", ""))
+        try:
+            if media_type is None:
+                raise RegistryError(406, "HTTP 406 Not Acceptable")
+            rights = await self._rights_of(scope)
+            body = await _body(request) if request.method in ("POST", "PUT") else b""
+            response = await self._answer(request, body, rights, media_type)
+        except RegistryError as error:
+            response = _error(error, media_type or _V1)
+        except ClientDisconnect:
+            return
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
-        path = request.scope["raw_path"].split(b"?")[0]
-        if path in (b"/livez", b"/readyz"):
-            is_well = path == b"/livez" or self.registry.is_ready
-            return Response(
-                "ok\n" if is_well else "reading the topic\n", 200 if is_well else 503, media_type="text/plain"
-            )
-        media_type = _answered_type(request.headers.get("accept", ""))
-        if media_type is None:
-            return _error(RegistryError(406, "HTTP 406 Not Acceptable"), _V1)
+    async def _answer(self, request: Request, body: bytes, rights: CallerRights, media_type: str) -> Response:
+        is_write = False
         try:
             if not self.registry.is_ready:
-                raise RegistryError(503, "The registry is still reading its topic. Try again in a moment.")
-            body = await _body(request) if request.method in ("POST", "PUT") else b""
-            if _is_write(request.method, path):
-                forwarded = await self._forwarded(request, body)
-                if forwarded is not None:
-                    return forwarded
-            answer = await dispatch(self._call(request, path, body))
-        except RegistryError as error:
-            return _error(error, media_type)
+                why = self.registry.trouble or "The registry is still reading its topic. Try again in a moment."
+                raise RegistryError(503, why)
+            meant = translated(self._call(request, body, rights), body)
+            # Decided here also for what is sent on, because the primary does not see the client's address.
+            handler, call = routed(meant.call)
+            is_write = call.is_write
+            if is_write and (forwarded := await self._forwarded(request, body)) is not None:
+                return forwarded
+            answer = await _answer_of(handler, call, meant)
+        except RegistryError:
+            raise
         except Exception:
-            logger.exception("%s %s failed", request.method, path.decode("latin-1"))
-            return _error(RegistryError(STORE_FAILED, "The registry failed; its log says why."), media_type)
-        headers = {OFFSET_HEADER: str(self.registry.position)} if _is_write(request.method, path) else None
+            logger.exception("%s %s failed", request.method, request.scope["raw_path"].decode("latin-1"))
+            raise RegistryError(STORE_FAILED, "The registry failed; its log says why.") from None
+        headers = {OFFSET_HEADER: str(self.registry.position)} if is_write else None
         if answer is None and request.method == "DELETE":
             return Response(status_code=204, headers=headers)
         text = answer.text if isinstance(answer, Plain) else _text(answer)
@@ -91,14 +103,26 @@ class RegistryApp:
             return None
         return Response(answer.body, answer.status, media_type=answer.media_type)
 
-    def _call(self, request: Request, path: bytes, body: bytes) -> Call:
+    def _call(self, request: Request, body: bytes, rights: CallerRights) -> Call:
+        path = request.scope["raw_path"].split(b"?")[0]
         if len(path) > PATH_BYTES_MAX:
             raise RegistryError(414, "HTTP 414 URI Too Long")
         parts = path.strip(b"/").split(b"/") if path.strip(b"/") else []
         query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
         method = "GET" if request.method == "HEAD" else request.method
         names = tuple(unquote(part.decode("latin-1")) for part in parts)
-        return Call(self.registry, method, names, query, _json(body) if method in ("POST", "PUT") else None)
+        is_json = method in ("POST", "PUT") and names != SEARCH
+        return Call(self.registry, method, names, query, _json(body) if is_json else None, rights=rights)
+
+
+async def _answer_of(handler: Handler, call: Call, meant: Translated) -> Any:
+    try:
+        answer = await handler(call)
+    except RegistryError as error:
+        if meant.if_missing is None or error.status != 404:
+            raise
+        return meant.if_missing
+    return answer if isinstance(answer, Plain) else meant.answered(answer)
 
 
 async def _body(request: Request) -> bytes:
@@ -125,13 +149,6 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise RegistryError(400, f"The body is not JSON: {error}") from None
-
-
-def _is_write(method: str, path: bytes) -> bool:
-    """Say whether a request may change something: a POST only if it registers, because others ask."""
-    if method != "POST":
-        return method in ("PUT", "DELETE")
-    return path.rstrip(b"/").endswith(b"/versions") and b"/compatibility/" not in path
 
 
 def _answered_type(accept: str) -> str | None:

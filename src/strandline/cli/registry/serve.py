@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import logging
-import socket
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed, Interrupted, Unreachable, UsageFailed
+from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 
 LISTEN_DEFAULT = "127.0.0.1:8081"
 GROUP_DEFAULT = "schema-registry"
 TOPIC = "_schemas"
+_OF_THE_SERVICE = ("listeners", "http.", "host.name")
+"""How settings of the service begin; others are for its clients of the cluster."""
 
 
 def serve(
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Where clients connect; port 0 takes a free one.")
-    ] = LISTEN_DEFAULT,
+        str | None,
+        typer.Option(
+            "--listen",
+            metavar="[https://]HOST:PORT",
+            help=f"Where clients connect, {LISTEN_DEFAULT} by default; port 0 takes a free one.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="Properties of the service: TLS, users, the cluster."),
+    ] = None,
     topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic that holds the schemas.")] = TOPIC,
     group: Annotated[
         str | None,
@@ -35,70 +47,69 @@ def serve(
     """Serve schemas over Confluent's REST API until SIGTERM or Ctrl-C.
 
     Prints one line, `ready URL`, when every schema of the topic is known. The topic is made if it is missing. `/livez`
-    and `/readyz` say how the process is. It listens on loopback addresses only, because it knows no users yet.
+    and `/readyz` say how the process is. Off loopback it needs TLS and the users of the cluster: see --config.
     """
-    host, port = _address(listen)
-    _check_loopback(host)
     try:
         from strandline.schemas.registry import RegistrySettings
-        from strandline.schemas.server import serve as serve_registry
+        from strandline.services.registry.registry_service import RegistryService
+        from strandline.services.registry.registry_settings import RegistryServiceSettings
     except ModuleNotFoundError as error:
         hint = "pip install 'strandline[registry]'"
         raise CommandFailed(f"the registry needs a package that is not installed: {error.name}", hint=hint) from None
+    from strandline.errors import InvalidConfig
     from strandline.schemas.topic import SchemaTopicFailed
 
+    given = _settings(config, listen, properties)
+    servers = bootstrap if bootstrap != BOOTSTRAP_DEFAULT else given.get("bootstrap.servers", bootstrap)
+    of_client = [f"{name}={value}" for name, value in given.items() if not _is_of_service(name)]
+    cluster, output = connect(servers, of_client, timeout), Output()
     # Registries of different topics must not elect one another.
     group = group or (GROUP_DEFAULT if topic == TOPIC else f"{GROUP_DEFAULT}-{topic}")
-    cluster, output = connect(bootstrap, properties, timeout), Output()
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
-    listener = _listener(host, port)
-    url = f"http://{host}:{listener.getsockname()[1]}"
 
     def on_ready() -> None:
-        output.line(f"ready {url}")
+        output.line(f"ready {service.url}")
         output.flush()
 
     try:
-        serve_registry(RegistrySettings(cluster.servers, topic=topic, group=group), listener, on_ready)
+        settings = RegistryServiceSettings.of(
+            given | cluster.properties | {"bootstrap.servers": cluster.bootstrap},
+            RegistrySettings(cluster.servers, topic=topic, group=group),
+        )
+    except InvalidConfig as error:
+        raise UsageFailed(str(error), hint="docs/security.md, section HTTP services, has the settings") from None
+    try:
+        service = RegistryService(settings, on_ready)
+    except InvalidConfig as error:
+        raise CommandFailed(str(error), hint="if another registry runs there, say --listen with another port") from None
+    try:
+        service.run()
     except SchemaTopicFailed as error:
         raise Unreachable(str(error), hint="`strandline doctor` says whether the cluster is well") from None
+    except InvalidConfig as error:
+        raise CommandFailed(str(error)) from None
     except (Interrupted, KeyboardInterrupt):
         pass
-    finally:
-        listener.close()
 
 
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isascii() or not port.isdigit() or int(port[:6]) > 65535:
-        raise UsageFailed(f"{listen!r} is not HOST:PORT")
-    return host, int(port)
+def _is_of_service(name: str) -> bool:
+    return name.startswith(_OF_THE_SERVICE) or name == "bootstrap.servers"
 
 
-def _check_loopback(host: str) -> None:
-    import ipaddress
+def _settings(config: Path | None, listen: str | None, properties: list[str] | None) -> dict[str, str]:
+    """Return the settings of the file, overruled by those of -X, and where the service listens."""
+    from strandline.config.properties import parse_properties
 
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise UsageFailed(
-            f"the registry knows no users yet, so it does not listen on {host}",
-            hint="say --listen 127.0.0.1:8081, and put a server that guards it in front",
-        )
-
-
-def _listener(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host.strip("[]"), port))
-    except OSError as error:
-        listener.close()
-        raise CommandFailed(
-            f"cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}",
-            hint="another registry may run there; say --listen with another port",
-        ) from None
-    return listener
+    found: dict[str, str] = {}
+    if config is not None:
+        try:
+            found = parse_properties(config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            why = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no text"
+            raise UsageFailed(f"--config {config} cannot be read: {why}") from None
+    found |= key_values(properties, option="-X")
+    if listen is not None or "listeners" not in found:
+        listen = listen or LISTEN_DEFAULT
+        scheme = "https" if any(name.startswith("listeners.https.") for name in found) else "http"
+        found["listeners"] = listen if "://" in listen else f"{scheme}://{listen}"
+    return found

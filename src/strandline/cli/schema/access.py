@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import typer
@@ -35,7 +36,7 @@ class SchemaApi:
     """A registry at a URL."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
-        self.url = url.rstrip("/")
+        self.url, self._headers = _login(url.rstrip("/"))
         self._timeout_s = timeout_s
 
     def ask(self, method: str, *path: str, body: Any = None, **query: Any) -> Any:
@@ -43,7 +44,8 @@ class SchemaApi:
         asked = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
         url = "/".join([self.url, *(quote(part, safe="") for part in path)]) + (f"?{urlencode(asked)}" if asked else "")
         data = None if body is None else json.dumps(body).encode()
-        request = Request(url, data, {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE}, method=method)
+        headers = {"Content-Type": _CONTENT_TYPE, "Accept": _CONTENT_TYPE, **self._headers}
+        request = Request(url, data, headers, method=method)
         try:
             with urlopen(request, timeout=self._timeout_s) as answer:
                 return json.loads(answer.read() or b"null")
@@ -55,6 +57,17 @@ class SchemaApi:
                 f"cannot reach the registry at {self.url} ({reason})",
                 hint="start one with `strandline registry serve`, or name it with --registry or STRANDLINE_REGISTRY",
             ) from None
+
+
+def _login(url: str) -> tuple[str, dict[str, str]]:
+    """Return a URL without the name and password in it, and the header that they make."""
+    split = urlsplit(url)
+    before, at, place = split.netloc.rpartition("@")
+    if not at:
+        return url, {}
+    name, _, password = before.partition(":")
+    token = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
+    return split._replace(netloc=place).geturl(), {"Authorization": f"Basic {token}"}
 
 
 class RegistryRefused(CommandFailed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from strandline.security.acl.kinds import Operation, ResourceType
@@ -11,6 +12,9 @@ from strandline.services.http.request_refused import RequestRefused
 
 CALLER: Final = "strandline.caller"
 """The key of the caller in the scope of a request: `request.scope[CALLER]`."""
+
+WhyDenied = Callable[[Operation, ResourceType, str], str | None]
+"""Returns a sentence if the caller may not do something with a resource, None if it may."""
 
 
 class Caller:
@@ -27,17 +31,22 @@ class Caller:
         authorizer = await self._rights.current()
         if isinstance(authorizer, str):
             return False
-        return authorizer is None or self._decide(operation, resource_type, name) is None
+        return self._why_denied(operation, resource_type, name) is None
 
     async def require(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Raise RequestRefused unless the caller may do this with the resource."""
+        why_denied = await self.decider()
+        if why := why_denied(operation, resource_type, name):
+            raise RequestRefused(403, why)
+
+    async def decider(self) -> WhyDenied:
+        """Return what decides about many resources by the rules of now. Raise RequestRefused while they are unknown."""
         authorizer = await self._rights.current()
         if isinstance(authorizer, str):
             raise RequestRefused(503, authorizer, {"Retry-After": "5"})
-        if authorizer is not None and (why := self._decide(operation, resource_type, name)):
-            raise RequestRefused(403, why)
+        return self._why_denied
 
-    def _decide(self, operation: Operation, resource_type: ResourceType, name: str) -> str | None:
+    def _why_denied(self, operation: Operation, resource_type: ResourceType, name: str) -> str | None:
         if self._rights.allows(self.principal, self.host, operation, resource_type, name):
             return None
         return f"{self.principal} may not {operation.name} {resource_type.name} {name}"
