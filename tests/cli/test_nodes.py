@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 from tests.cli.conftest import TIMEOUT_S, CommandLine
@@ -58,14 +62,46 @@ def test_dev_prints_what_to_paste_and_cleans_up(lonely_cli: CommandLine) -> None
     facts = json.loads(node.stdout.readline())
     assert CommandLine(facts["bootstrap"]).ok("topic", "list").status == 0
     assert Path(facts["data"]).is_dir()
+    # It is told before it answers, so that `dev` does not wait for it.
+    wait_for(lambda: status_of(f"{facts['registry']}/subjects") == 200)
     node.send_signal(signal.SIGINT)
     rest, errors = node.communicate(timeout=TIMEOUT_S)
     assert (node.returncode, rest) == (0, b""), errors
     assert not Path(facts["data"]).exists()
+    assert status_of(f"{facts['registry']}/subjects") is None
+
+
+def test_dev_that_is_killed_leaves_no_registry(lonely_cli: CommandLine) -> None:
+    node = lonely_cli.start("dev", "--port", "0", "--json")
+    assert node.stdout is not None
+    facts = json.loads(node.stdout.readline())
+    wait_for(lambda: status_of(f"{facts['registry']}/livez") == 200)
+    node.kill()
+    node.communicate(timeout=TIMEOUT_S)
+    wait_for(lambda: status_of(f"{facts['registry']}/livez") is None)
+
+
+def status_of(url: str) -> int | None:
+    """Return the status of an answer; None if there is none."""
+    try:
+        with urlopen(url, timeout=TIMEOUT_S) as answer:
+            status: int = answer.status
+            return status
+    except HTTPError as error:
+        return error.code
+    except OSError:
+        return None
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.05)
 
 
 def test_dev_keeps_the_data_it_was_given_and_says_where(lonely_cli: CommandLine, tmp_path: Path) -> None:
-    node = lonely_cli.start("dev", "--port", "0", "--data", str(tmp_path / "kept"))
+    node = lonely_cli.start("dev", "--no-registry", "--port", "0", "--data", str(tmp_path / "kept"))
     assert node.stdout is not None
     shown = b""
     while b"Ctrl-C stops it." not in shown:

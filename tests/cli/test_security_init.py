@@ -10,14 +10,17 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tests.cli.conftest import COMMAND, CommandLine
 from tests.cli.test_local_clusters import line_of
+from tests.cli.test_nodes import status_of, wait_for
 
 import strandline
+from strandline.client.security import ClientSecurity
 from strandline.config.properties import parse_properties
 from strandline.local.free_ports import free_port
 
@@ -142,6 +145,12 @@ def test_dev_is_secured_in_one_word(lonely_cli: CommandLine) -> None:
         given = ("-b", told["bootstrap"], "--command-config", told["command_config"])
         lonely_cli.ok("topic", "create", "orders", *given)
         assert any("orders" in line for line in lonely_cli.ok("topic", "list", *given).lines)
+        # The registry beside it knows the same users.
+        wait_for(lambda: status_of(f"{told['registry']}/subjects") == 401)
+        login = ClientSecurity.of(read(Path(told["command_config"]))).librdkafka()
+        user = f"{quote(login['sasl.username'], safe='')}:{quote(login['sasl.password'], safe='')}@"
+        lonely_cli.environ["STRANDLINE_REGISTRY"] = told["registry"].replace("://", f"://{user}")
+        wait_for(lambda: lonely_cli.run("schema", "list", "--json").status == 0)
     finally:
         dev.terminate()
         dev.communicate(timeout=TIMEOUT_S)
