@@ -47,6 +47,7 @@ from bench.scenarios import (
     quota,
     rebuild,
     recovery,
+    registry,
     retention,
     scram,
     serve_brokers,
@@ -122,5 +123,6 @@ SCENARIOS: dict[str, Scenario] = {
         library,
         large_log,
         cli_start,
+        registry,
     )
 }
