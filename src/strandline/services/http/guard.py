@@ -14,7 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
@@ -38,13 +38,13 @@ SEND_S_MAX: Final = 30.0
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?", re.ASCII)
 _CLOSE: Final = {"Connection": "close"}
-_HARDENED: Final = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-}
+_HARDENED: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+)
 """Headers of every answer; a route may set its own."""
 
 Handler = Callable[[Request, Exception], Response | Awaitable[Response]]
@@ -133,12 +133,8 @@ class Guard:
         if match is None:
             return False
         name = match[1].lower().rstrip(".")
-        try:
-            # An address cannot be made to point elsewhere.
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return name in self._hosts()
-        return True
+        # An address cannot be made to point elsewhere.
+        return name in self._hosts() or _is_address(name.strip("[]"))
 
     def _why_foreign(self, headers: Headers, host: str) -> str | None:
         """Return why a browser may not send this from the page that it shows; None if it may, or is no browser."""
@@ -232,14 +228,22 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.has_begun = True
-            headers = MutableHeaders(scope=message)
-            for name, value in _HARDENED.items():
-                headers.setdefault(name, value)
+            given = message.get("headers", ())
+            names = {name.lower() for name, _ in given}
+            message["headers"] = [*given, *(each for each in _HARDENED if each[0] not in names)]
         try:
             async with asyncio.timeout(SEND_S_MAX):
                 await self._send(message)
         except TimeoutError:
             raise _NotTaken from None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _one(headers: Headers, name: str) -> str:
