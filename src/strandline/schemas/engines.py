@@ -1,7 +1,8 @@
 """The engines of all schema types, and the schemas that they parsed lately.
 
 Parsing and comparing take milliseconds, so they run in a thread, one job at a time. A command is a generator: it yields
-a `Job` and gets its result, or its exception. Between two jobs it runs on the loop that owns the state.
+a `Job` and gets its result, or its exception. Between two jobs it runs on the loop that owns the state. The loop does
+a `ParseJob` that is quick, because handing it to a thread takes longer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from strandline.schemas.failures import INVALID_SCHEMA, SCHEMA_TOO_LARGE, RegistryError
 from strandline.schemas.types import TEXT_BYTES_MAX, InvalidSchema, ParsedSchema, SchemaType
@@ -18,6 +19,9 @@ PARSED_MAX: Final = 2000
 """Parsed schemas that are kept."""
 PARSED_CHARACTERS_MAX: Final = 20_000_000
 """Characters of their texts together."""
+QUICK_CHARACTERS_MAX: Final = 2_000
+"""Characters of an Avro schema that is parsed in a fraction of a millisecond."""
+_QUICK_TYPE: Final = "AVRO"
 
 T = TypeVar("T")
 
@@ -62,6 +66,11 @@ class Engines:
         self._keep(source, parsed)
         return parsed
 
+    def is_quick(self, source: SchemaSource) -> bool:
+        """Say whether a schema can be parsed between two requests: it is known, or short."""
+        is_short = source.type == _QUICK_TYPE and source.characters <= QUICK_CHARACTERS_MAX
+        return is_short or source in self._parsed
+
     def _keep(self, source: SchemaSource, parsed: ParsedSchema) -> None:
         self._parsed[source] = parsed
         self._characters += source.characters
@@ -72,6 +81,19 @@ class Engines:
 
 Job = Callable[[Engines], Any]
 """Work for a thread: it reads no state."""
+
+
+@dataclass(frozen=True)
+class ParseJob(Generic[T]):
+    """A job that parses a schema and takes something of it."""
+
+    source: SchemaSource
+    take: Callable[[ParsedSchema], T]
+
+    def __call__(self, engines: Engines) -> T:
+        return self.take(engines.parse(self.source))
+
+
 Steps = Generator[Job, Any, T]
 """A command in progress."""
 

@@ -20,7 +20,7 @@ from strandline.schemas.contracts import (
     rule_set_of,
     text_of,
 )
-from strandline.schemas.engines import SchemaSource, Steps, in_thread
+from strandline.schemas.engines import ParseJob, SchemaSource, Steps, in_thread
 from strandline.schemas.failures import (
     INCOMPATIBLE_SCHEMA,
     INVALID_SUBJECT,
@@ -45,7 +45,7 @@ from strandline.schemas.records import (
 from strandline.schemas.resolving import source_of
 from strandline.schemas.state import RegistryState
 from strandline.schemas.subjects import context_of, is_valid
-from strandline.schemas.types import Reference
+from strandline.schemas.types import ParsedSchema, Reference
 
 VERSION_PROPERTY = "confluent:version"
 
@@ -215,12 +215,10 @@ def _canonical(state: RegistryState, request: Registration) -> Steps[tuple[Schem
     sent = SchemaContent(request.type, request.text, references, request.metadata, request.rule_set)
     source = source_of(state, request.subject, sent, is_new=True)
 
-    def parsed(engines: Any) -> str:
-        schema = engines.parse(source)
-        text: str = schema.normalized() if is_normalized else schema.canonical()
-        return text
+    def text_of_schema(schema: ParsedSchema) -> str:
+        return schema.normalized() if is_normalized else schema.canonical()
 
-    text = yield from in_thread(parsed)
+    text = yield from in_thread(ParseJob(source, text_of_schema))
     return replace(sent, text=text), replace(source, text=text)
 
 

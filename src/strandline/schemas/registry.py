@@ -30,7 +30,7 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from strandline.schemas import commands, failures, records
-from strandline.schemas.engines import Engines, Steps
+from strandline.schemas.engines import Engines, ParseJob, Steps
 from strandline.schemas.failures import RegistryError
 from strandline.schemas.records import SchemaRecord
 from strandline.schemas.registering import Written
@@ -276,7 +276,7 @@ class SchemaRegistry:
     # Commands
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run a command; its jobs run in the engines' thread."""
+        """Run a command; its jobs run in the engines' thread, unless they are quick."""
         job = next_job(steps, None)
         while not isinstance(job, _Done):
             async with self._engine_turn:
@@ -287,6 +287,8 @@ class SchemaRegistry:
     async def _attempt(self, job: Any) -> Any:
         assert self._loop is not None
         try:
+            if isinstance(job, ParseJob) and self.engines.is_quick(job.source):
+                return job(self.engines)
             return await self._loop.run_in_executor(self._engine_thread, job, self.engines)
         except RegistryError as error:
             return error
@@ -371,6 +373,8 @@ class SchemaRegistry:
                 self._pending.extendleft(reversed(turn.writes[at:]))
                 del turn.writes[at:]
                 return
+            # Requests that read go on between two decisions.
+            await asyncio.sleep(0)
             try:
                 decided = await each.decide(ahead)
                 written = commands.with_other_keys(ahead, decided.records)

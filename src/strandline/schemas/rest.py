@@ -30,6 +30,7 @@ DROPPED_BYTES_MAX: Final = 64_000_000
 """Bytes of a body that is too large which are read before the answer."""
 PATH_BYTES_MAX: Final = 8_000
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _V1: Final = "application/vnd.schemaregistry.v1+json"
 _ANSWERED: Final = (_V1, "application/vnd.schemaregistry+json", "application/json")
 _ACCEPTED: Final = (*_ANSWERED, "application/octet-stream", "application/x-protobuf")
@@ -166,4 +167,4 @@ def _error(error: RegistryError, media_type: str) -> Response:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)
