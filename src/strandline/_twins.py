@@ -27,6 +27,7 @@ COMPILED: Final = (
     "codec.columns._check",
     "codec.columns._clean",
     "codec.columns._scan",
+    "codec.columns._validate",
     "codec.fetch",
     "codec.primitives",
     "codec.produce",

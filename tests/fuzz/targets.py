@@ -22,7 +22,7 @@ from strandline.broker.network.admission import parse_overrides
 from strandline.broker.network.answer_stream import AnswerStream, Asked
 from strandline.broker.network.routes import CONTROLLER, Route, routes
 from strandline.codec import columns, compression, internal_records, record_batch
-from strandline.codec.columns import Record, _check
+from strandline.codec.columns import Record, _check, _validate
 from strandline.codec.columns.decode import payload_of
 from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message
@@ -67,6 +67,7 @@ from strandline.security.sasl.scram import SCRAM_SHA_256, ScramLogin, ScramServe
 
 BATCH_ERRORS = (CorruptBatch, InvalidBatch, BatchTooLarge, UnsupportedCompression)
 PLAIN_CHECK = load_plain(Path(columns.__file__).with_name("_check.py"))
+PLAIN_VALIDATE = load_plain(Path(columns.__file__).with_name("_validate.py"))
 MESSAGE_ERRORS = (MalformedMessage, UnsupportedVersion)
 
 
@@ -109,7 +110,18 @@ def reencode(config: TopicConfig) -> Callable[[bytes], Any]:
     return read
 
 
-def check_like_the_decoder(twin: ModuleType) -> Callable[[bytes], Any]:
+class WalkCheck:
+    """The walk of topics that validate schemas, without any, as a checker of records."""
+
+    def __init__(self, twin: ModuleType) -> None:
+        self._walk = twin.RecordWalk(None, None, False, True, 1_000)
+
+    def check_records(self, *arguments: Any) -> int:
+        found: int = self._walk.check(*arguments[:-1], [])
+        return found
+
+
+def check_like_the_decoder(twin: ModuleType | WalkCheck) -> Callable[[bytes], Any]:
     """Check a batch's records with one twin, and see that the decoder thinks of it as the checker does."""
 
     def read(data: bytes) -> None:
@@ -225,6 +237,13 @@ def _batches() -> list[Target]:
         Target("columns behind a right CRC", lambda data: walk(mended(data)), BATCH_ERRORS, some_batch),
         Target("records that come in", check_like_the_decoder(_check), BATCH_ERRORS, some_batch),
         Target("records that come in, plain twin", check_like_the_decoder(PLAIN_CHECK), BATCH_ERRORS, some_batch),
+        Target("records that are validated", check_like_the_decoder(WalkCheck(_validate)), BATCH_ERRORS, some_batch),
+        Target(
+            "records that are validated, plain twin",
+            check_like_the_decoder(WalkCheck(PLAIN_VALIDATE)),
+            BATCH_ERRORS,
+            some_batch,
+        ),
         Target("re-encoding", reencode(zstd_topic), (*BATCH_ERRORS, RequestError), some_batch),
         Target("keys of a compacted topic", reencode(compacted_topic), (*BATCH_ERRORS, RequestError), some_batch),
         *(

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from strandline.schemas.engines import SchemaSource
 from strandline.schemas.failures import RegistryError, invalid_schema
 from strandline.schemas.records import SchemaContent, SchemaVersion
-from strandline.schemas.state import Place, RegistryState
+from strandline.schemas.state import Place
 from strandline.schemas.subjects import relative_to
 from strandline.schemas.types import DEPTH_MAX, REFERENCES_MAX, RESOLVED_BYTES_MAX, Reference
 
 
-def source_of(state: RegistryState, subject: str, content: SchemaContent, *, is_new: bool = False) -> SchemaSource:
+class VersionLookup(Protocol):
+    """A state that knows the schema of each version: the registry's, or the one of a broker."""
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]: ...
+
+    def version(self, subject: str, version: int, *, deleted: bool = False) -> SchemaVersion | None: ...
+
+
+def source_of(state: VersionLookup, subject: str, content: SchemaContent, *, is_new: bool = False) -> SchemaSource:
     """Return a schema of `subject` with the texts of its references. Raise RegistryError if one is missing.
 
     A schema that is registered may refer to versions that were deleted since; a new one may not.
@@ -27,7 +36,7 @@ def source_of(state: RegistryState, subject: str, content: SchemaContent, *, is_
 class _Resolver:
     """A walk through references, depth first."""
 
-    def __init__(self, state: RegistryState, *, is_new: bool) -> None:
+    def __init__(self, state: VersionLookup, *, is_new: bool) -> None:
         self.found: dict[str, str] = {}
         self._state = state
         self._is_new = is_new
