@@ -19,6 +19,7 @@
         │   └── DamagedRecords              some batches of a log that is open; the others are served
         ├── DirectoryLocked             another process owns the data directory
         ├── NotLeader                   this node no longer leads the partition
+        ├── ValidationBehind            schemas that a topic validates with could not be read in time
         ├── Disconnected                another node cannot be reached, or was lost before it answered
         ├── TimedOut                    another node did not answer in time
         └── Closed                      the log or node was closed under the caller
@@ -275,6 +276,15 @@ class BehindRefused(WorldError):
 
     Not OUT_OF_ORDER_SEQUENCE_NUMBER, because librdkafka then begins a new epoch for all its partitions. Batches that
     another partition has stored and not acknowledged yet would be stored twice.
+    """
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class ValidationBehind(WorldError):
+    """A batch whose schema ids cannot be judged, because this broker could not read all that is registered.
+
+    Every client retries this code, and the batch is not stored.
     """
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS

@@ -15,10 +15,15 @@ WORDS, OWN_SETTING, EACH_QUESTION, REFUSED = "words", "own setting", "each quest
 NAMED_RECORD = "named record"
 """The general kinds; `differences.GENERAL` says why."""
 OWN_SETTINGS = (
+    "confluent.key.schema.validation",
+    "confluent.key.subject.name.strategy",
+    "confluent.value.schema.validation",
+    "confluent.value.subject.name.strategy",
     "flush.mode",
     "strandline.lag.objectives",
     "strandline.owner",
     "strandline.retention.lock.ms",
+    "strandline.schema.validation",
     "strandline.validate.records",
 )
 SAID_CHARACTERS_MAX = 100

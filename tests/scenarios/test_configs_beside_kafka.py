@@ -16,10 +16,15 @@ from strandline.config.kafka_settings import OTHER_SETTINGS, REFUSED
 
 DESCRIBED = ((TOPIC, EXISTING), (BROKER, "1"), (GROUP, "another-group"), (METRICS, "another-subscription"))
 OURS_ALONE = {
+    "confluent.key.schema.validation",
+    "confluent.key.subject.name.strategy",
+    "confluent.value.schema.validation",
+    "confluent.value.subject.name.strategy",
     "flush.mode",
     "strandline.lag.objectives",
     "strandline.owner",
     "strandline.retention.lock.ms",
+    "strandline.schema.validation",
     "strandline.validate.records",
 }
 NOT_WHILE_IT_RUNS = {"listeners"}

@@ -24,7 +24,8 @@ MAY_IMPORT = {
     "advice": {"documents"},
     "security": {"codec"} | BASE,
     "handlers": SERVERS | BASE,
-    "broker": {"handlers"} | SERVERS | BASE,
+    # Schemas only for topics that validate records by them; loaded late.
+    "broker": {"handlers", "schemas"} | SERVERS | BASE,
     "client": {"codec", "security"} | BASE,
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
     "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,

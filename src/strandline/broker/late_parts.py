@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage import LogStorage
     from strandline.broker.metrics.telemetry import Telemetry
+    from strandline.broker.validation.schema_validation import SchemaValidation
     from strandline.handlers.support.context import BrokerServices
     from strandline.partition.partition import Partition
 
@@ -60,12 +61,13 @@ class LateParts:
         self.scrubber = Lazy(self._make_scrubber)
         self.telemetry = Lazy(self._make_telemetry)
         self.audit_topic = Lazy(self._make_audit_topic)
+        self.schema_validation = Lazy(self._make_schema_validation)
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
         upkeep = (self.lag, self.share_offsets, self.retention, self.cleaner, self.scrubber, self._storage.workers)
         shares = (self.share_delivery, self.persister, self.share_coordinator)
-        for part in (*upkeep, *shares, self.groups, self.transactions):
+        for part in (*upkeep, *shares, self.groups, self.transactions, self.schema_validation):
             if part.loaded is not None:
                 part.loaded.close()
 
@@ -74,6 +76,7 @@ class LateParts:
     def on_led(self, partition: Partition, *, is_ready: bool) -> None:
         """Load what is coordinated here from now on: members may be gone, and transactions wait for their end."""
         index = partition.index
+        self.set_validation(partition)
         if partition.topic == CONSUMER_OFFSETS and (is_ready or self.groups.loaded is not None):
             groups = self.groups.get()
             groups.stop_leading(index)
@@ -85,6 +88,7 @@ class LateParts:
 
     def on_unled(self, partition: Partition) -> None:
         """Stop what was coordinated here."""
+        partition.validation = None
         groups, transactions, shares = self.groups.loaded, self.transactions.loaded, self.share_coordinator.loaded
         for topic, part in (CONSUMER_OFFSETS, groups), (TRANSACTION_STATE, transactions), (SHARE_GROUP_STATE, shares):
             if partition.topic == topic and part is not None:
@@ -100,6 +104,14 @@ class LateParts:
         self.groups.get().on_topic_deleted(name, topic_id)
         if self.share_coordinator.loaded is not None:
             self.share_coordinator.loaded.on_topic_deleted(name, topic_id)
+
+    def set_validation(self, partition: Partition) -> None:
+        """Have the records of a partition that this broker leads validated, if its topic asks for it."""
+        config, validation = partition.config, None
+        if config.validates_schemas and partition.is_leader:
+            # Before the old one is dropped, because it may be the same.
+            validation = self.schema_validation.get().of_topic(partition.topic, config)
+        partition.validation = validation
 
     # Making each part
 
@@ -167,6 +179,11 @@ class LateParts:
         from strandline.broker.audit.audit_topic import AuditTopic
 
         return AuditTopic(self._services)
+
+    def _make_schema_validation(self) -> SchemaValidation:
+        from strandline.broker.validation.schema_validation import SchemaValidation
+
+        return SchemaValidation(self._environment)
 
     def _make_telemetry(self) -> Telemetry:
         from strandline.broker.metrics.telemetry import Telemetry

@@ -296,6 +296,7 @@ class Node:
             self.late.scrubber.loaded.on_damaged(partition, error)
 
     def _on_configured(self, partition: Partition) -> None:
+        self.late.set_validation(partition)
         if self.late.retention.loaded is not None:
             self.late.retention.loaded.look_soon(partition)
         else:

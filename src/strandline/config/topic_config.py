@@ -7,6 +7,7 @@ configuration of a topic on a broker where nothing was set.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -43,6 +44,15 @@ CODECS = {"producer": -1, "uncompressed": 0, "none": 0, "gzip": 1, "snappy": 2, 
 _THROTTLED = of_form(r"\*|[0-9]+:[0-9]+", "`*`", "partition:broker")
 _OWNER = of_form(r"[^\x00-\x1f\x7f]{0,200}", "up to 200 characters of one line")
 _OBJECTIVE = of_form(r"[^\x00-\x1f\x7f]{1,255}=[0-9]{1,15}(ms)?", "group=60000ms", "group=1000")
+
+_SUBJECT_STRATEGIES = "io.confluent.kafka.serializers.subject"
+_STRATEGY = of_form(
+    rf"({re.escape(_SUBJECT_STRATEGIES)}\.)?(TopicName|RecordName|TopicRecordName)Strategy",
+    "TopicNameStrategy",
+    "RecordNameStrategy",
+    "TopicRecordNameStrategy",
+)
+"""With or without the package of Confluent's classes."""
 
 
 def _as(*names: str) -> tuple[Synonym, ...]:
@@ -265,6 +275,38 @@ class TopicConfig:
         "`cleanup.policy` or `compression.type` opens them anyway. Uncompressed batches are always checked.",
         synonyms=_as("strandline.validate.records"),
     )
+    key_schema_validation: bool = boolean(
+        "confluent.key.schema.validation",
+        False,
+        "Confluent's name. A leader rejects records whose key does not begin with the id of a schema that is "
+        "registered under the subject of the key; a null key passes. Ids are read from the topic `_schemas`.",
+    )
+    value_schema_validation: bool = boolean(
+        "confluent.value.schema.validation",
+        False,
+        "Confluent's name. A leader rejects records whose value does not begin with the id of a schema that is "
+        "registered under the subject of the value; a null value passes. Ids are read from the topic `_schemas`.",
+    )
+    key_subject_name_strategy: str = text(
+        "confluent.key.subject.name.strategy",
+        f"{_SUBJECT_STRATEGIES}.TopicNameStrategy",
+        _STRATEGY,
+        "Confluent's name. The subject of a key: `TOPIC-key`, the name of the record type, or `TOPIC-` and that name.",
+    )
+    value_subject_name_strategy: str = text(
+        "confluent.value.subject.name.strategy",
+        f"{_SUBJECT_STRATEGIES}.TopicNameStrategy",
+        _STRATEGY,
+        "Confluent's name. The subject of a value: `TOPIC-value`, the name of the record type, or `TOPIC-` and that "
+        "name.",
+    )
+    schema_validation: str = text(
+        "strandline.schema.validation",
+        "id",
+        one_of("id", "strict"),
+        "Strandline's own. How keys and values are validated where Confluent's settings ask for it. `id`: by the id of "
+        "their schema. `strict`: Avro payloads must also decode with that schema, to their last byte.",
+    )
     retention_lock_ms: int = long(
         "strandline.retention.lock.ms",
         0,
@@ -316,10 +358,12 @@ class TopicConfig:
     """`segment.ms`, or less where compaction must not wait that long for the active segment."""
     compression_codec: int = dataclasses.field(init=False)
     """The number of the codec in batch attributes, or -1 to keep the producer's."""
+    validates_schemas: bool = dataclasses.field(init=False)
+    """Whether records are validated by the schemas of their keys or values."""
     log_append_time: bool = dataclasses.field(init=False)
     """Whether the broker stamps batches with the time of the append."""
     keeps_plain: bool = dataclasses.field(init=False)
-    """Whether a batch without compression is stored as it came, whatever its keys."""
+    """Whether a batch without compression is stored as it came, whatever its keys and values."""
 
     def __post_init__(self) -> None:
         if self.internal_segment_bytes is not None:
@@ -330,9 +374,9 @@ class TopicConfig:
         )
         object.__setattr__(self, "compression_codec", CODECS[self.compression_type])
         object.__setattr__(self, "log_append_time", self.message_timestamp_type == "LogAppendTime")
-        object.__setattr__(
-            self, "keeps_plain", not self.compact and not self.log_append_time and self.compression_codec <= 0
-        )
+        object.__setattr__(self, "validates_schemas", self.key_schema_validation or self.value_schema_validation)
+        is_opened = self.compact or self.validates_schemas or self.log_append_time or self.compression_codec > 0
+        object.__setattr__(self, "keeps_plain", not is_opened)
 
     def with_overrides(self, overrides: Mapping[str, str | None]) -> TopicConfig:
         """Return these settings with a topic's own on top. Raise InvalidConfig for an unknown name or a bad value."""

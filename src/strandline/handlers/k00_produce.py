@@ -376,7 +376,7 @@ class OpeningProduce:
                 batch = bytearray(records)
                 done = partial(self._on_opened, partition, position, bytes(batch[:HEADER_SIZE]))
                 try:
-                    self._node.reencoder.open(batch, partition.config, done)
+                    self._node.reencoder.open(batch, partition.config, done, partition.validation)
                 except StrandlineError as error:
                     self._fail(partition, position, batch, error)
                 else:

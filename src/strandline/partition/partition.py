@@ -53,6 +53,7 @@ from strandline.partition.delayed_operations import (
 )
 from strandline.partition.look_up import FoundCallback, look_up_latest_time, look_up_time
 from strandline.partition.producers import Producers
+from strandline.partition.record_validation import RecordValidation
 from strandline.partition.reencoding import opened_now
 from strandline.partition.serial_gate import SerialGate
 from strandline.partition.transactions import check_beginning, check_outside, check_verified, refuse_kind
@@ -69,10 +70,6 @@ LOOK_BYTES: Final = 1 << 40
 
 def _ignore(*_: object) -> None:
     """Do nothing: a partition without a broker has no subscribers."""
-
-
-def _always() -> bool:
-    return True
 
 
 class Partition:
@@ -111,6 +108,7 @@ class Partition:
         "topic",
         "topic_id",
         "unseen_bytes",
+        "validation",
         "verifies_transactions",
     )
 
@@ -159,8 +157,10 @@ class Partition:
         """Called when the log has failed: the partition serves no requests any longer."""
         self.on_flushed: Callable[[Partition], object] = _ignore
         """Called after a flush while replicas out of sync may be elected: `leading` sets it."""
-        self.verifies_transactions: Callable[[], bool] = _always
+        self.verifies_transactions: Callable[[], bool] = lambda: True
         """Return whether a transaction begins here only if its coordinator knows of it: a dynamic setting."""
+        self.validation: RecordValidation | None = None
+        """What the topic asks of its records, where this broker leads it."""
         self.is_watched = False
         self.delayed = DelayedOperations()
         self.advance_listeners: dict[AdvanceListener, None] = {}
@@ -312,7 +312,7 @@ class Partition:
             if producer_id not in producers.entries:
                 producers.check_room(now_ms)
         if not is_opened:
-            opened = opened_now(batch, header, config)
+            opened = opened_now(batch, header, config, self.validation)
             if opened is not batch:
                 batch = opened
                 header = HEADER.unpack_from(batch)

@@ -3,4 +3,4 @@
 cimport cython
 
 @cython.locals(count=cython.longlong, size=cython.longlong, end=cython.longlong)
-cpdef opened_now(batch, tuple header, config)
+cpdef opened_now(batch, tuple header, config, validation=*)

@@ -5,6 +5,7 @@
     compression.type      a batch of another codec is inflated and deflated again, as a block: the header keeps
                           everything but the codec, the length and the CRC
     cleanup.policy        a compacted topic refuses records without a key
+    schema validation     keys and values must have ids of registered schemas: `record_validation`
 
 A small batch is done at once, on the loop (`opened_now`). For a large one, or a small one that becomes large,
 `opened_now` raises OpensLater, and a `Reencoder` does it: codecs run in a thread, because they release the GIL; the
@@ -21,6 +22,7 @@ from typing import Final, NoReturn
 from crc32c import crc32c
 
 from strandline.codec.columns._check import check_records, is_compiled
+from strandline.codec.columns.schema_codes import FAULTS_MAX
 from strandline.codec.compression import Compression, compress, decompress
 from strandline.codec.record_batch import (
     ATTRIBUTES,
@@ -38,7 +40,16 @@ from strandline.codec.record_batch import (
     HeaderFields,
 )
 from strandline.config.topic_config import TopicConfig
-from strandline.errors import BatchTooLarge, CorruptBatch, ErrorCode, InvalidBatch, InvalidRecords, RequestError
+from strandline.errors import (
+    BatchTooLarge,
+    CorruptBatch,
+    ErrorCode,
+    InvalidBatch,
+    InvalidRecords,
+    RequestError,
+    ValidationBehind,
+)
+from strandline.partition.record_validation import RecordFault, RecordValidation, reject
 from strandline.partition.serial_gate import SerialGate
 from strandline.runtime.runtime import Runtime
 
@@ -67,7 +78,12 @@ class OpensLater(Exception):
     """The batch must be opened, and that is too much for one turn of the loop: ask a `Reencoder`."""
 
 
-def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: TopicConfig) -> memoryview | bytearray:
+def opened_now(
+    batch: memoryview | bytearray,
+    header: HeaderFields,
+    config: TopicConfig,
+    validation: RecordValidation | None = None,
+) -> memoryview | bytearray:
     """Return `batch` as the topic wants it, itself where it is so already; OpensLater if that would stall the loop.
 
     Raises InvalidBatch for records that no reader could read.
@@ -85,7 +101,7 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
         if not header[ATTRIBUTES] & COMPRESSION_MASK:
             if count > RECORDS_PER_TURN_MAX:
                 raise OpensLater
-            _check_at_once(header, batch, HEADER_SIZE, config)
+            _check_at_once(header, batch, HEADER_SIZE, config, validation)
             return batch
         if not _is_checked(len(batch), config):
             return batch
@@ -102,7 +118,7 @@ def opened_now(batch: memoryview | bytearray, header: HeaderFields, config: Topi
         payload = _inflated(batch, header, size_bytes_max=size_bytes_max)
     except BatchTooLarge:
         raise OpensLater from None
-    _check_at_once(header, payload, 0, config)
+    _check_at_once(header, payload, 0, config, validation)
     return batch if target is None else _deflated(batch, payload, target, config)
 
 
@@ -114,7 +130,7 @@ def _target_codec(header: HeaderFields, config: TopicConfig) -> int | None:
 
 def _is_checked(size_bytes: int, config: TopicConfig) -> bool:
     """Return whether a compressed batch that keeps its codec is opened."""
-    if config.compact:
+    if config.compact or config.validates_schemas:
         return True
     mode = config.validate_records
     return mode == "all" or (mode == "auto" and size_bytes - HEADER_SIZE <= ON_LOOP_BYTES_MAX)
@@ -132,8 +148,13 @@ def _inflated(batch: Buffer, header: HeaderFields, *, size_bytes_max: int) -> Bu
         raise InvalidBatch(str(error)) from error
 
 
-def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config: TopicConfig) -> None:
+def _check_at_once(
+    header: HeaderFields, payload: Buffer, position: int, config: TopicConfig, validation: RecordValidation | None
+) -> None:
     """Check all records of a batch; they begin at `position`. InvalidBatch if no reader could read them."""
+    if validation is not None:
+        _validate_at_once(header, payload, position, config, validation)
+        return
     keyless: list[int] | None = [] if config.compact else None
     size, count = len(payload), header[RECORD_COUNT]
     # Plain Python indexes bytes faster than a view.
@@ -141,6 +162,25 @@ def _check_at_once(header: HeaderFields, payload: Buffer, position: int, config:
     end = check_records(records, position, size, 0, count, _base_timestamp(header, config), keyless)
     if end != size or keyless:
         _refuse(count, size - end, keyless)
+
+
+def _validate_at_once(
+    header: HeaderFields, payload: Buffer, position: int, config: TopicConfig, validation: RecordValidation
+) -> None:
+    """Check all records and their schemas. OpensLater if that takes too long, or depends on what is registered now."""
+    faults: list[RecordFault] = []
+    size, count = len(payload), header[RECORD_COUNT]
+    records = payload if _COMPILED else bytes(payload)
+    base_timestamp = _base_timestamp(header, config)
+    end, row = validation.check(records, position, size, 0, count, base_timestamp, faults)
+    if faults or row < count:
+        if len(faults) < FAULTS_MAX and row < count:
+            raise OpensLater
+        if any(each.may_pass_later for each in faults):
+            raise OpensLater
+        reject(faults, is_current=True)
+    if end != size:
+        _refuse(count, size - end, None)
 
 
 def _base_timestamp(header: HeaderFields, config: TopicConfig) -> int:
@@ -158,28 +198,59 @@ def _refuse(count: int, bytes_left: int, keyless: list[int] | None) -> NoReturn:
 class RecordCheck:
     """The records of one large batch, `RECORDS_PER_TURN_MAX` of them checked a step."""
 
-    __slots__ = ("_base_timestamp", "_count", "_keyless", "_payload", "_position", "_row")
+    __slots__ = (
+        "_base_timestamp",
+        "_count",
+        "_faults",
+        "_is_current",
+        "_keyless",
+        "_payload",
+        "_position",
+        "_row",
+        "_validation",
+    )
 
-    def __init__(self, header: HeaderFields, payload: Buffer, config: TopicConfig) -> None:
-        self._payload = payload if _COMPILED else bytes(payload)
+    def __init__(
+        self,
+        header: HeaderFields,
+        payload: Buffer,
+        config: TopicConfig,
+        validation: RecordValidation | None = None,
+        *,
+        is_current: bool = False,
+    ) -> None:
+        """`is_current` says whether the validation knows all that is registered."""
+        # A validation copies what is no bytes, and would do so in each step.
+        self._payload = payload if _COMPILED and validation is None else bytes(payload)
         self._position = self._row = 0
         self._count = header[RECORD_COUNT]
         self._base_timestamp = _base_timestamp(header, config)
         self._keyless: list[int] | None = [] if config.compact else None
+        self._validation = validation
+        self._is_current = is_current
+        self._faults: list[RecordFault] = []
 
     @property
     def has_more(self) -> bool:
         return self._row < self._count
 
     def step(self) -> None:
-        """Check the next records; InvalidBatch if no reader could read them."""
+        """Check the next records; InvalidBatch if no reader could read them, or the topic does not take them."""
         size = len(self._payload)
         row_end = min(self._count, self._row + RECORDS_PER_TURN_MAX)
-        self._position = check_records(
-            self._payload, self._position, size, self._row, row_end, self._base_timestamp, self._keyless
-        )
-        self._row = row_end
-        if row_end == self._count and (self._position != size or self._keyless):
+        if self._validation is not None:
+            self._position, self._row = self._validation.check(
+                self._payload, self._position, size, self._row, row_end, self._base_timestamp, self._faults
+            )
+            is_done = self._row == self._count or len(self._faults) >= FAULTS_MAX
+            if is_done and self._faults:
+                reject(self._faults, is_current=self._is_current)
+        else:
+            self._position = check_records(
+                self._payload, self._position, size, self._row, row_end, self._base_timestamp, self._keyless
+            )
+            self._row = row_end
+        if self._row == self._count and (self._position != size or self._keyless):
             _refuse(self._count, size - self._position, self._keyless)
 
 
@@ -229,7 +300,9 @@ class Reencoder:
     def is_idle(self) -> bool:
         return not self._under_way
 
-    def open(self, batch: bytearray, config: TopicConfig, done: Done) -> None:
+    def open(
+        self, batch: bytearray, config: TopicConfig, done: Done, validation: RecordValidation | None = None
+    ) -> None:
         """Call `done(the batch as the topic wants it, or None, error or None)` on a later turn.
 
         The batch has passed `check_batch`. RequestError at once if too many wait already.
@@ -238,7 +311,15 @@ class Reencoder:
             raise RequestError(ErrorCode.REQUEST_TIMED_OUT, "too many batches wait for the topic's compression.type")
         self.held_bytes += len(batch)
         self._under_way += 1
-        opening = _Opening(self._runtime, batch, config, partial(self._on_opened, done, len(batch)))
+        opening = _Opening(self._runtime, batch, config, validation, partial(self._on_opened, done, len(batch)))
+        if validation is None:
+            self.serial_gate.enter(opening.begin)
+        else:
+            # Before it enters, because other batches must not wait for the topic of schemas.
+            validation.catch_up(partial(self._enter, opening))
+
+    def _enter(self, opening: _Opening, is_current: bool) -> None:
+        opening.is_current = is_current
         self.serial_gate.enter(opening.begin)
 
     def _on_opened(
@@ -253,10 +334,20 @@ class Reencoder:
 class _Opening:
     """One batch on its way: inflated in a thread, checked on the loop, deflated in a thread, as far as is needed."""
 
-    def __init__(self, runtime: Runtime, batch: bytearray, config: TopicConfig, done: Done) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        batch: bytearray,
+        config: TopicConfig,
+        validation: RecordValidation | None,
+        done: Done,
+    ) -> None:
         self._runtime = runtime
         self._batch = batch
         self._config = config
+        self._validation = validation
+        self.is_current = False
+        """Whether the validation learned all that was registered when the batch came."""
         self._done = done
         self._header: HeaderFields = HEADER.unpack_from(batch)
         self._target = _target_codec(self._header, config)
@@ -279,12 +370,13 @@ class _Opening:
         if payload is None:
             self._done(None, error)
         else:
-            self._check(RecordCheck(self._header, payload, self._config), payload)
+            check = RecordCheck(self._header, payload, self._config, self._validation, is_current=self.is_current)
+            self._check(check, payload)
 
     def _check(self, check: RecordCheck, payload: Buffer) -> None:
         try:
             check.step()
-        except InvalidBatch as refusal:
+        except (InvalidBatch, ValidationBehind) as refusal:
             self._done(None, refusal)
             return
         if check.has_more:
