@@ -22,6 +22,10 @@ TRAPS: dict[str, Trap] = {
         "a group or a transactional id is looked for in another partition than it was stored in",
         "our own hash before decision 0055; in Kafka, adding partitions to __consumer_offsets hides positions",
         "the cluster says for good which hash it has; every path of every broker computes with that one",
+    "schema-validation": Trap(
+        "a topic takes a record whose schema its readers cannot find, or rejects one that was registered just before",
+        "Confluent's and Redpanda's brokers, which cache what is registered",
+        "judge by the topic of schemas itself, read to its end before an id is rejected, and only by what is committed",
     ),
     "http-guard": Trap(
         "an HTTP service does for a client, or for a page in a browser, what the cluster would refuse it",
