@@ -31,7 +31,53 @@ def order_values(value_bytes: int) -> list[bytes]:
     return [order.encode()[:value_bytes] for order in orders]
 
 
-VALUES = {"random": random_values, "orders": order_values}
+AVRO_ID = 1
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "order", "type": "long"},
+        {"name": "customer", "type": "string"},
+        {"name": "city", "type": {"type": "enum", "name": "City", "symbols": ["LISBOA", "BERGEN", "AARHUS"]}},
+        {"name": "cents", "type": "int"},
+        {"name": "paid", "type": ["null", "boolean"]},
+        {"name": "rate", "type": "double"},
+        {"name": "skus", "type": {"type": "array", "items": "string"}},
+        {"name": "note", "type": "string"},
+    ],
+}
+
+
+def avro_values(value_bytes: int) -> list[bytes]:
+    """Orders in Avro behind the id of their schema, as a serializer of Confluent's writes them."""
+    source = random.Random(1)
+
+    def number(value: int) -> bytes:
+        value = value << 1
+        found = bytearray()
+        while value >= 0x80:
+            found.append(value & 0x7F | 0x80)
+            value >>= 7
+        return bytes((*found, value))
+
+    def text(value: str) -> bytes:
+        return number(len(value)) + value.encode()
+
+    values = []
+    for _ in range(CHUNK):
+        skus = [f"{source.randrange(16**6):06x}" for _ in range(2)]
+        begin = b"\0" + AVRO_ID.to_bytes(4, "big") + number(source.randrange(10**9))
+        begin += text(f"c-{source.randrange(10**5):05}") + number(source.randrange(3)) + number(source.randrange(10**5))
+        begin += b"\x02\x01" + source.randbytes(8) + number(len(skus)) + b"".join(map(text, skus)) + b"\0"
+        left = value_bytes - len(begin)
+        # The length of the note takes a byte or two itself.
+        note = "x" * (left - 1 if left <= 64 else left - 2)
+        values.append(begin + text(note))
+    assert {len(value) for value in values} == {value_bytes}
+    return values
+
+
+VALUES = {"random": random_values, "orders": order_values, "avro": avro_values}
 
 
 def main() -> None:

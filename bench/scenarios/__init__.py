@@ -59,6 +59,7 @@ from bench.scenarios import (
     tls,
     topics_1000,
     transactions,
+    validation,
     views,
 )
 from bench.stage import Stage
@@ -106,6 +107,7 @@ SCENARIOS: dict[str, Scenario] = {
         many_partitions,
         retention,
         metrics_cost,
+        validation,
         topics_1000,
         idle_groups,
         producer_ids,
