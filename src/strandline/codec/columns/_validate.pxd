@@ -45,10 +45,18 @@ cdef class RecordWalk:
     cdef Py_ssize_t depth
     cdef int64[::1] stack
 
-    @cython.locals(start=Py_ssize_t)
+    @cython.locals(start=Py_ssize_t, value_id=int64, may_pass=bint, rules=FieldRules)
     cpdef Py_ssize_t check(
         self, payload, Py_ssize_t position, Py_ssize_t end, Py_ssize_t row, Py_ssize_t row_end, int64 base_timestamp,
         list faults,
+    ) except -1
+
+    @cython.locals(
+        needs_key=bint, end=Py_ssize_t, start=Py_ssize_t, at=Py_ssize_t, byte=int64, length=int64, size=int64, found=int64,
+        record_end=Py_ssize_t,
+    )
+    cdef Py_ssize_t _pass_alike(
+        self, const unsigned char[::1] payload, Py_ssize_t position, Py_ssize_t row, Py_ssize_t row_end, int64 value_id
     ) except -1
 
     @cython.locals(value=uint64, byte=uint64, shift=int, index=int)

@@ -120,10 +120,11 @@ class RecordWalk:
         self.timestamp_delta_max = 0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp > 0 else 0)
         self.steps = 0
         self.new_id = -1
-        if self.key is not None:
-            self.key.last_id = -1
-        if self.value is not None:
-            self.value.last_id = -1
+        for rules in (self.key, self.value):
+            if rules is not None:
+                rules.last_id, rules.last_mode = -1, NEW
+        # A timestamp delta of two bytes cannot leave 64 bits then.
+        may_pass = self.key is None and -0x7FFFFFFFFFFF <= base_timestamp <= 0x7FFFFFFFFFFF
         try:
             while row < row_end:
                 start = self.position
@@ -137,6 +138,10 @@ class RecordWalk:
                 row += 1
                 if self.steps > self.steps_max or len(faults) >= FAULTS_NAMED:
                     break
+                if may_pass and self.value is not None and self.value.last_mode == ACCEPTED:
+                    value_id = self.value.last_id
+                    self.position = self._pass_alike(self.payload, self.position, row, row_end, value_id)
+                    row = self.row
         except IndexError:
             raise InvalidRecords.at(row, "the batch ends within it") from None
         except CorruptBatch as fault:
@@ -207,6 +212,73 @@ class RecordWalk:
             self._skip_headers(length >> 1, record_end)
         if self.position != record_end:
             raise CorruptBatch("its fields do not fill the length it states")
+
+    def _pass_alike(self, payload: Sequence[int], position: int, row: int, row_end: int, value_id: int) -> int:
+        """Pass over records whose values have this id, without headers and with short varints: those of most batches.
+
+        Return the position of the first other one; the attribute `row` has its row. Local variables make this quick.
+        """
+        needs_key, end, start = self.needs_key, self.end, position
+        try:
+            while row < row_end:
+                start = position
+                byte = 0
+                length = payload[position]
+                position += 1
+                if length >= 0x80:
+                    byte = payload[position]
+                    position += 1
+                    length = length & 0x7F | byte << 7
+                record_end = position + (length >> 1)
+                if byte >= 0x80 or length & 1 or record_end > end:
+                    break
+                position += 1
+                if payload[position] >= 0x80:
+                    position += 1
+                    if payload[position] >= 0x80:
+                        break
+                position += 1
+                length = payload[position]
+                position += 1
+                if length >= 0x80:
+                    byte = payload[position]
+                    position += 1
+                    length = length & 0x7F | byte << 7
+                if byte >= 0x80 or length != row << 1:
+                    break
+                length = payload[position]
+                position += 1
+                if length != 1:
+                    size = length >> 1
+                    if length >= 0x80 or length & 1 or size > record_end - position:
+                        break
+                    position += size
+                elif needs_key:
+                    break
+                length = payload[position]
+                position += 1
+                if length >= 0x80:
+                    byte = payload[position]
+                    position += 1
+                    length = length & 0x7F | byte << 7
+                if length != 1:
+                    size = length >> 1
+                    if byte >= 0x80 or length & 1 or size > record_end - position:
+                        break
+                    at = position
+                    found = payload[at + 1] << 24 | payload[at + 2] << 16 | payload[at + 3] << 8 | payload[at + 4]
+                    if size < 5 or payload[at] or found != value_id:
+                        break
+                    position += size
+                if payload[position] != 0 or position + 1 != record_end:
+                    break
+                position += 1
+                row += 1
+                start = position
+        except IndexError:
+            pass
+        self.row = row
+        return start
 
     def _skip_headers(self, count: int, record_end: int) -> None:
         """Move behind `count` headers; none may leave its record."""
