@@ -33,9 +33,9 @@ DIRECTIVES: Final = {
     # The types come from the .pxd files; the annotations are for mypy and would mean Python objects here.
     "annotation_typing": False,
 }
-LOOPS: Final = "strandline.codec.columns."
+LOOPS: Final = ("strandline.codec.columns.", "strandline.schemas.arrow.")
 LOOP_DIRECTIVES: Final = {**DIRECTIVES, "overflowcheck": False, "wraparound": False, "initializedcheck": False}
-"""For the loops over records. They index from the front only, and their arithmetic is meant to wrap as C's does."""
+"""For the loops over records and values. They index from the front; their arithmetic is meant to wrap as C's does."""
 
 
 def compiled_modules() -> dict[str, tuple[str, ...]]:

@@ -46,6 +46,7 @@ COMPILED: Final = (
     "partition.partition",
     "partition.producers",
     "partition.reencoding",
+    "schemas.arrow._decode",
 )
 """Names below `PACKAGE`."""
 NATIVE: Final = ("runtime._sync",) if sys.platform == "linux" else ()

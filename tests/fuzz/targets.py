@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tests.fuzz.avro_targets import avro_targets
 from tests.fuzz.engine import Target
 from tests.hostile.batches import RECORDS_AT, with_fields
 from tests.hostile.odd_requests import every_route_and_version, odd_message
@@ -396,7 +397,7 @@ def _logins() -> list[Target]:
 
 
 def _all() -> dict[str, Target]:
-    targets = [*_batches(), *_records_and_files(), *_between_nodes(), *_logins()]
+    targets = [*_batches(), *_records_and_files(), *_between_nodes(), *_logins(), *avro_targets()]
     for route, version in every_route_and_version():
         targets.append(request_target(route, version))
         if route.hot is not None:

@@ -33,9 +33,10 @@ MAY_IMPORT = {
     "schemas": {"client", "codec"} | BASE,
     # Processes beside the nodes: clients of the cluster that speak HTTP.
     "services": {"client", "codec", "local", "schemas", "security"} | BASE,
-    "spark": {"client", "codec"} | BASE,
+    # Values may have schemas of a registry.
+    "spark": {"client", "codec", "schemas"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
-    "views": {"client", "spark", "codec"} | BASE,
+    "views": {"client", "spark", "schemas", "codec"} | BASE,
     # With no option a pipeline runs on an embedded node.
     "pipelines": {"client", "spark", "views", "codec", "local"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`
