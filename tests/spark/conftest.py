@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.spark_fixtures import BROKER_PROPERTIES, broker, spark, topic
+from tests.spark_fixtures import BROKER_PROPERTIES, broker, lonely, spark, topic
 
-__all__ = ["BROKER_PROPERTIES", "broker", "spark", "topic"]
+__all__ = ["BROKER_PROPERTIES", "broker", "lonely", "spark", "topic"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from strandline.spark.error_translation import SparkFailed, await_end, explain_failure, plainly
     from strandline.spark.positions import settle, watch_positions
+    from strandline.spark.registry.functions import from_registry, to_registry
     from strandline.spark.sessions import session
     from strandline.spark.shipping import ship
     from strandline.spark.sink.update_mode import write_updates
@@ -24,10 +25,12 @@ __all__ = [
     "await_end",
     "explain_failure",
     "follow",
+    "from_registry",
     "plainly",
     "session",
     "settle",
     "ship",
+    "to_registry",
     "watch_positions",
     "write_updates",
 ]
@@ -37,10 +40,12 @@ _HOMES = {
     "await_end": "strandline.spark.error_translation",
     "explain_failure": "strandline.spark.error_translation",
     "follow": "strandline.spark.terminal",
+    "from_registry": "strandline.spark.registry.functions",
     "plainly": "strandline.spark.error_translation",
     "session": "strandline.spark.sessions",
     "settle": "strandline.spark.positions",
     "ship": "strandline.spark.shipping",
+    "to_registry": "strandline.spark.registry.functions",
     "watch_positions": "strandline.spark.positions",
     "write_updates": "strandline.spark.sink.update_mode",
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import (
@@ -35,19 +36,25 @@ class StrandlineDataSource(DataSource):
         from strandline.spark.source.columns import ddl
         from strandline.spark.source.options import parse_shape
 
-        return ddl(parse_shape(self.options))
+        shape = parse_shape(self.options)
+        if shape.is_of_registry:
+            from strandline.spark.registry.choosing import with_reader
+            from strandline.spark.source.options import parse_client_settings
+
+            shape = with_reader(shape, parse_client_settings(self.options))
+        return ddl(shape)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from strandline.spark.source.batch import BatchReader, FilteringBatchReader
 
         caller = os.path.basename(sys._getframe(1).f_code.co_filename)
         reader_class = FilteringBatchReader if caller == _PUSHING_PROCESS else BatchReader
-        return reader_class(self._source_options(streaming=False), schema)
+        return reader_class(self._source_options(schema, streaming=False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from strandline.spark.source.stream import StreamReader
 
-        return StreamReader(self._source_options(streaming=True), schema)
+        return StreamReader(self._source_options(schema, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from strandline.spark.sink.writers import batch_writer
@@ -59,7 +66,12 @@ class StrandlineDataSource(DataSource):
 
         return stream_writer(self.options, schema, overwrite)
 
-    def _source_options(self, *, streaming: bool) -> SourceOptions:
+    def _source_options(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         from strandline.spark.source.options import parse_options
 
-        return parse_options(self.options, streaming=streaming)
+        options = parse_options(self.options, streaming=streaming)
+        if options.shape.is_of_registry:
+            from strandline.spark.registry.choosing import with_reader
+
+            options = replace(options, shape=with_reader(options.shape, options.client, schema))
+        return options

@@ -7,7 +7,7 @@ PySpark tells a Python source of neither projection nor pruning, and what is not
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -36,6 +36,9 @@ from strandline.spark.source.source_spec import (
     RowShape,
 )
 
+if TYPE_CHECKING:
+    from strandline.spark.registry.reader_schema import ReaderSchema
+
 _JSON_TYPES: Final = {"string": "STRING", "integer": "BIGINT", "number": "DOUBLE", "boolean": "BOOLEAN"}
 _KNOWN_TYPES: Final = (BooleanType, NumericType, StringType, TimestampType, TimestampNTZType, DateType, BinaryType)
 _INSTEAD: Final[dict[type[DataType], str]] = {MapType: "say STRUCT<...>"}
@@ -46,7 +49,7 @@ def ddl(shape: RowShape) -> str:
     """The columns as Spark reads them: those of the value's schema first, then those of the record."""
     found = [f"`{name}` {COLUMNS[name]}" for name in shape.columns]
     if shape.value_schema is not None:
-        of_value = value_ddl(shape.value_schema)
+        of_value = _registry_ddl(shape) if shape.is_of_registry else value_ddl(shape.value_schema)
         found.insert(0, f"{_quoted(shape.value_column)} STRUCT<{of_value}>" if shape.value_column else of_value)
         if not shape.fails_on_corrupt:
             found.append(f"{CORRUPT_COLUMN} STRING")
@@ -70,6 +73,40 @@ def value_ddl(text: str, option: str = "valueSchema") -> str:
     if "object" not in _types(schema) or not schema.get("properties"):
         raise OptionRefused(f'{option} is no JSON Schema of an object: it needs "type": "object" and "properties"')
     return ", ".join(f"{_quoted(name)} {_type(name, of)}" for name, of in schema["properties"].items())
+
+
+def _registry_ddl(shape: RowShape) -> str:
+    """The columns of the version of a subject that values are read by."""
+    from strandline.schemas.types import InvalidSchema
+    from strandline.spark.registry.reader_schema import ReaderSchema
+
+    assert shape.reader_schema is not None, "a version was chosen"
+    try:
+        return reader_ddl(ReaderSchema.of_option(shape.reader_schema))
+    except InvalidSchema as error:
+        raise OptionRefused(f"readerSchema is no schema: {error}") from None
+
+
+def reader_ddl(reader: ReaderSchema) -> str:
+    """The columns of a version of a subject, in Spark's words. Raises OptionRefused if values of it have none."""
+    # Most readers have no need of schemas of a registry.
+    from strandline.schemas.arrow.columns import ColumnTree, columns_ddl
+    from strandline.schemas.records import AVRO
+    from strandline.schemas.types import InvalidSchema
+    from strandline.spark.registry.reader_schema import JSON_SCHEMA
+    from strandline.spark.registry.values import avro_node
+
+    if reader.type == JSON_SCHEMA:
+        return value_ddl(reader.source.text, f"{reader.words}, a JSON Schema,")
+    if reader.type != AVRO:
+        raise OptionRefused(
+            f"{reader.words} is of the type {reader.type}, and values of Avro and JSON schemas are read: leave out "
+            "valueSchema, and decode the column value in a function"
+        )
+    try:
+        return columns_ddl(ColumnTree(avro_node(reader.source).node))
+    except InvalidSchema as error:
+        raise OptionRefused(f"{reader.words} has no columns: {error}") from None
 
 
 def _types(schema: Any) -> list[str]:
@@ -121,7 +158,7 @@ def arrow_schema(schema: StructType, shape: RowShape) -> pa.Schema:
                 f"a log has no column {field.name}: it has {', '.join(COLUMNS)}; columns of JSON values come with the "
                 "option valueSchema"
             )
-        elif (strange := _strange_type(field.dataType)) is not None:
+        elif not shape.is_of_registry and (strange := _strange_type(field.dataType)) is not None:
             raise OptionRefused(
                 f"valueSchema: {field.name} has the type {strange.simpleString().upper()}, which is not supported: "
                 f"{_INSTEAD.get(type(strange), 'say STRING, and convert it in a select')}"

@@ -40,9 +40,9 @@ class JsonColumns:
         self._columns = value_columns
         self._in_struct = in_struct
         fields = [schema.field(name) for name in value_columns]
-        of_value = fields[0].type if in_struct and fields else pa.struct(fields)
+        self._of_value = fields[0].type if in_struct and fields else pa.struct(fields)
         place = f"{topic}-{partition}"
-        self._values = JsonParser(of_value, part="value", place=place, fails=fails)
+        self._values = JsonParser(self._of_value, part="value", place=place, fails=fails)
         has_key = KEY_COLUMN in schema.names
         self._keys = KeyParser(schema.field(KEY_COLUMN).type, place=place, fails=fails) if has_key else None
 
@@ -50,17 +50,20 @@ class JsonColumns:
         found: dict[str, pa.Array] = {}
         offsets = batch.column("offset")
         if self._columns:
-            values = batch.column("value")
-            structs, corrupt = self._values.parsed(values, offsets)
+            structs, found[CORRUPT_COLUMN] = self._parsed(batch.column("value"), offsets)
             for index, name in enumerate(self._columns):
                 found[name] = structs if self._in_struct else pc.struct_field(structs, [index])
-            found[CORRUPT_COLUMN] = _kept(values, corrupt)
         if self._keys is not None:
             keys = batch.column("key")
             found[KEY_COLUMN], corrupt = self._keys.parsed(keys, offsets)
             found[CORRUPT_KEY_COLUMN] = _kept(keys, corrupt)
         columns = [found[name] if name in found else batch.column(name) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _parsed(self, values: pa.Array, offsets: pa.Array) -> tuple[pa.Array, pa.Array]:
+        """Return the structs of values, and the text of each that does not fit."""
+        structs, corrupt = self._values.parsed(values, offsets)
+        return structs, _kept(values, corrupt)
 
 
 class KeyParser:

@@ -1,7 +1,7 @@
 """The options of the source: those of Spark's own Kafka source by the same names, and a few of ours (pure).
 
 Ours: `columns`, `includeLeaderEpoch`, `maxBytesPerTrigger`, `pushFilters`, `startAt`, `stopAt`, `valueSchema` with
-`valueColumn`, `keySchema` and `mode`.
+`subject`, `readerSchema`, `valueColumn`, `keySchema` and `mode`.
 Settings of a Kafka consumer come as `kafka.<name>`; they are done, or without meaning for a reader without threads and
 groups, or refused in words. What differs from Spark's source: `kafka.isolation.level` is read_committed unless said
 otherwise, and an unknown name is an error.
@@ -22,6 +22,7 @@ from strandline.spark.source import kafka_settings
 from strandline.spark.source.offset_json import TOPIC_IDS, topic_ids_of
 from strandline.spark.source.source_spec import (
     COLUMNS,
+    REGISTRY,
     Everywhere,
     Limit,
     Offsets,
@@ -59,6 +60,8 @@ _OPTIONS: Final = (
     "columns",
     "pushFilters",
     "valueSchema",
+    "subject",
+    "readerSchema",
     "valueColumn",
     "keySchema",
     "mode",
@@ -81,16 +84,15 @@ def parse_shape(given: Mapping[str, str]) -> RowShape:
     return _shape(options)
 
 
+def parse_client_settings(given: Mapping[str, str]) -> ClientSettings:
+    """Return how to reach the cluster."""
+    return _client(*_checked_names(given))
+
+
 def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     options, settings = _checked_names(given)
     return SourceOptions(
-        client=ClientSettings(
-            settings["bootstrap.servers"],
-            client_id=settings.get("client.id", "strandline-spark"),
-            request_timeout_s=_number(options, "kafka.request.timeout.ms", 30_000) / 1000,
-            api_timeout_s=_number(options, "kafka.default.api.timeout.ms", 60_000) / 1000,
-            security=ClientSecurity.spoken(settings),
-        ),
+        client=_client(options, settings),
         isolation_level=_isolation_level(settings.get("isolation.level", "read_committed")),
         starting=_limit(options, "starting", LATEST if streaming else EARLIEST, streaming=streaming),
         ending=_limit(options, "ending", LATEST, streaming=streaming),
@@ -113,6 +115,16 @@ def parse_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions
         stall_timeout_s=_number(options, "kafkaConsumer.pollTimeoutMs", 120_000) / 1000,
         offset_retries=_number(options, "fetchOffset.numRetries", 3, least=0),
         offset_retry_s=_number(options, "fetchOffset.retryIntervalMs", 1000, least=0) / 1000,
+    )
+
+
+def _client(options: Mapping[str, str], settings: Mapping[str, str]) -> ClientSettings:
+    return ClientSettings(
+        settings["bootstrap.servers"],
+        client_id=settings.get("client.id", "strandline-spark"),
+        request_timeout_s=_number(options, "kafka.request.timeout.ms", 30_000) / 1000,
+        api_timeout_s=_number(options, "kafka.default.api.timeout.ms", 60_000) / 1000,
+        security=ClientSecurity.spoken(settings),
     )
 
 
@@ -255,10 +267,27 @@ def _shape(options: Mapping[str, str]) -> RowShape:
     return RowShape(
         columns=_columns(options),
         value_schema=options.get("valueschema"),
+        subject=_subject(options),
+        reader_schema=options.get("readerschema"),
         value_column=options.get("valuecolumn"),
         key_schema=options.get("keyschema"),
         fails_on_corrupt=_word(options, "mode", ("permissive", "failfast")) == "failfast",
     )
+
+
+def _subject(options: Mapping[str, str]) -> str | None:
+    """Return whose schemas values have, if they have those of a registry."""
+    if options.get("valueschema", "").strip().lower() != REGISTRY:
+        for name in ("subject", "readerSchema"):
+            if name.lower() in options:
+                raise OptionRefused(f"{name} has no meaning without valueSchema=registry: say both, or leave it out")
+        return None
+    if "subject" in options:
+        return options["subject"].strip()
+    topics = _subscription(options).topics
+    if len(topics) == 1:
+        return f"{topics[0]}-value"
+    raise OptionRefused("valueSchema=registry needs one subject: subscribe to one topic, or say the option subject")
 
 
 def _columns(options: Mapping[str, str]) -> tuple[str, ...]:

@@ -29,6 +29,8 @@ KEY_COLUMN: Final = "_key"
 CORRUPT_KEY_COLUMN: Final = "_corrupt_key"
 MADE_COLUMNS: Final = (CORRUPT_COLUMN, KEY_COLUMN, CORRUPT_KEY_COLUMN)
 """Columns that are neither of the record nor of its value."""
+REGISTRY: Final = "registry"
+"""What a user says in the place of `valueSchema` for values that have ids of a registry's schemas."""
 
 
 class OptionRefused(SparkFailed):
@@ -92,12 +94,21 @@ class RowShape:
     """Of the record."""
     value_schema: str | None = None
     """Of the value, as the user wrote it."""
+    subject: str | None = None
+    """Whose schemas of a registry values have, if `value_schema` is the word `registry`."""
+    reader_schema: str | None = None
+    """By what values of a registry are read; None: by the newest version of the subject."""
     value_column: str | None = None
     """The value's columns are the fields of one struct of this name."""
     key_schema: str | None = None
     """Of the key, whose columns are the fields of the struct `_key`."""
     fails_on_corrupt: bool = False
     """A key or value that does not fit ends the query; else it is nulls, and stands in a column of its own."""
+
+    @property
+    def is_of_registry(self) -> bool:
+        """Whether values have ids of a registry's schemas."""
+        return self.subject is not None
 
     def is_of_record(self, name: str) -> bool:
         """Whether a column is one of the record. With a schema of the value, names that `columns` left out are its."""

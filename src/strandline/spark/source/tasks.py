@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -18,6 +18,9 @@ from strandline.client.arrow_rows import FIELDS
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
 from strandline.spark.source.source_spec import KEY_COLUMN, MADE_COLUMNS, RowShape, SourceOptions
+
+if TYPE_CHECKING:
+    from strandline.spark.source.json_columns import JsonColumns
 
 CLIENTS_MAX: Final = 8
 """Clients that one worker keeps; of more the oldest goes, and is made again if it is needed."""
@@ -68,23 +71,31 @@ def read_task(settings: TaskSettings, partition: InputPartition) -> Iterator[pa.
     if not value_columns and not has_key:
         yield from read_range(client, partition.offsets, settings.fetch, settings.schema)
         return
-    # Most readers have no need of Arrow's parser.
-    from strandline.spark.source.json_columns import JsonColumns
-
     offsets = partition.offsets
-    json_columns = JsonColumns(
-        settings.schema,
-        value_columns,
-        topic=offsets.topic,
-        partition=offsets.partition,
-        fails=settings.shape.fails_on_corrupt,
-        in_struct=settings.shape.value_column is not None,
-    )
+    parser = _parser(settings, value_columns, offsets)
     wanted = {"value", "offset", *(["key"] if has_key else [])}
     wanted |= {name for name in settings.schema.names if settings.shape.is_of_record(name)}
     record_schema = pa.schema([field for name, field in FIELDS.items() if name in wanted])
     for batch in read_range(client, offsets, settings.fetch, record_schema):
-        yield json_columns.columns(batch)
+        yield parser.columns(batch)
+
+
+def _parser(settings: TaskSettings, value_columns: list[str], offsets: OffsetRange) -> JsonColumns:
+    """Return what makes columns of values. Most readers have no need of it, so it is imported late."""
+    shape = settings.shape
+    more: dict[str, Any] = {
+        "topic": offsets.topic,
+        "partition": offsets.partition,
+        "fails": shape.fails_on_corrupt,
+        "in_struct": shape.value_column is not None,
+    }
+    if shape.reader_schema is not None:
+        from strandline.spark.source.registry_columns import RegistryColumns
+
+        return RegistryColumns(shape.reader_schema, settings.client, settings.schema, value_columns, **more)
+    from strandline.spark.source.json_columns import JsonColumns
+
+    return JsonColumns(settings.schema, value_columns, **more)
 
 
 def worker_client(settings: ClientSettings) -> ClusterClient:
