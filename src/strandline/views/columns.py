@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 from strandline.views.definition import ViewDefinition
@@ -27,8 +28,12 @@ def rows_sql(definition: ViewDefinition, source: str, *, kept: Sequence[str] = (
         columns = ["try(decode(_key)) AS key", "try(decode(_value)) AS value"]
         return f"SELECT {', '.join([*kept, *columns])} FROM {source}"
     key = _key_expressions(definition)
-    columns = [*kept, *(key.get(each.name) or _value_expression(each) for each in definition.columns)]
-    parsed = [f"{_object('_value_text', definition.value_columns)} AS _v"]
+    of_value = _read_expression if definition.reader_schema else _value_expression
+    columns = [*kept, *(key.get(each.name) or of_value(each) for each in definition.columns)]
+    if definition.reader_schema:
+        parsed = [f"{function_of(definition)}(_value) AS _v"]
+    else:
+        parsed = [f"{_object('_value_text', definition.value_columns)} AS _v"]
     if not definition.has_plain_key:
         parsed.append(f"{_object('_key_text', definition.key_columns)} AS _k")
     texts = f"SELECT *, try(decode(_key)) AS _key_text, try(decode(_value)) AS _value_text FROM {source}"
@@ -46,6 +51,18 @@ def _object(text: str, columns: Sequence[Column]) -> str:
 
 def _value_expression(column: Column) -> str:
     return f"{_field('_v', column)} AS {quoted(column.name)}"
+
+
+def function_of(definition: ViewDefinition) -> str:
+    """Return the function that makes structs of values with schema ids."""
+    return f"registry_{sha256(definition.reader_schema.encode()).hexdigest()[:16]}"
+
+
+def _read_expression(column: Column) -> str:
+    """Return a column of such a struct. Pipelines may have another type for it than the schema."""
+    field = f"_v.{quoted(column.name)}"
+    typed = f"try_cast({field} AS {column.duckdb_type})" if isinstance(column.spark_type, str) else field
+    return f"{typed} AS {quoted(column.name)}"
 
 
 def _field(struct: str, column: Column) -> str:

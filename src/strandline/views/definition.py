@@ -19,6 +19,8 @@ PLAIN_COLUMNS: Final = (Column("key", "string"), Column("value", "string"))
 """Of a view without a schema: the record as text."""
 RESERVED: Final = frozenset({"_partition", "_key", "_offset", "_timestamp", "_value"})
 """Columns of the records themselves."""
+REGISTRY: Final = "registry"
+"""In the place of a schema: that of the topic's subject in the registry."""
 SWITCHING: Final = "switching"
 """The phase of a rebuild during which the public topics hold a part of the difference, or all of it."""
 
@@ -39,6 +41,10 @@ class ViewDefinition:
     """No schema is known, and key and value are the record's as text: columns of JSON may have the same names."""
     past: ViewDefinition | None = None
     """What "as of" reads; None: the same."""
+    reader_schema: str = ""
+    """By what values are read that have ids of a registry's schemas; empty: they are JSON."""
+    is_of_registry: bool = False
+    """Its columns are those of the newest version of its topic's subject, which is yet to be looked up."""
 
     @property
     def key_columns(self) -> tuple[Column, ...]:
@@ -56,11 +62,16 @@ class ViewDefinition:
 
 
 def define(name: str, topic: str, *, schema: str | None, key: tuple[str, ...], **more: Any) -> ViewDefinition:
-    """A definition by the words of a person or of the registry: a schema as JSON or DDL."""
+    """A definition by the words of a person or of the registry: a schema as JSON or DDL, or the word `registry`."""
     if not schema:
         if key not in ((), ("key",)):
             raise DefinitionRefused(f"the key ({', '.join(key)}) needs a schema: say the columns of the value, too")
         return ViewDefinition(name, topic, **more)
+    if schema.strip().lower() == REGISTRY:
+        if not key:
+            raise DefinitionRefused(f"the view {name} has no key: say which columns are in the key of its records")
+        unknown = tuple(Column(each, "string") for each in key)
+        return ViewDefinition(name, topic, unknown, key, is_plain=False, is_of_registry=True, **more)
     columns = parse_schema(schema)
     names = {column.name.lower(): column.name for column in columns}
     if reserved := RESERVED & names.keys():
@@ -118,6 +129,7 @@ def _of_pipeline(name: str, told: Mapping[str, Any]) -> list[ViewDefinition]:
                 version=active,
                 kind=dataset["kind"],
                 until=_until(ends, topic),
+                reader_schema=dataset.get("reader_schema", ""),
             )
         except DefinitionRefused:
             continue

@@ -250,7 +250,8 @@ class SnapshotStore:
 
 
 def columns_of(definition: ViewDefinition) -> dict[str, Any]:
-    return schema_json(definition.columns) | {"key": list(definition.key), "is_plain": definition.is_plain}
+    read_by = {"reader_schema": definition.reader_schema} if definition.reader_schema else {}
+    return schema_json(definition.columns) | {"key": list(definition.key), "is_plain": definition.is_plain} | read_by
 
 
 def sync(path: Path) -> None:

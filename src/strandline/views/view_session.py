@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
 import pyarrow as pa
@@ -40,6 +40,9 @@ from strandline.views.schema import quoted
 from strandline.views.snapshots import Snapshot
 from strandline.views.state import ViewState
 from strandline.views.view_store import Ends, ViewStore, ends_of, plainly, records_since
+
+if TYPE_CHECKING:
+    from strandline.views.registry_values import RegistryFunctions
 
 DIRECTORY: Final = Path(".strandline/views")
 BOOTSTRAP: Final = "localhost:9092"
@@ -100,6 +103,7 @@ class ViewSession:
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)
         self._connection = connect()
+        self._registry: RegistryFunctions | None = None
         self._stores: dict[tuple[str, UUID], ViewStore] = {}
         self._by_hand: dict[str, ViewDefinition] = {}
         self._cluster_id: str | None = None
@@ -237,7 +241,21 @@ class ViewSession:
 
     def _meant(self, name: str, moment: AsOf | None = None) -> ViewDefinition:
         found = self._by_hand.get(name) or self.catalog.view(name)
-        return found if moment is None else found.past or found
+        return self._resolved(found if moment is None else found.past or found)
+
+    def _resolved(self, definition: ViewDefinition) -> ViewDefinition:
+        """Return the definition with its columns, and see to the function that reads values of a registry's schemas."""
+        if not (definition.is_of_registry or definition.reader_schema):
+            return definition
+        if self._registry is None:
+            # Most views have no need of it.
+            from strandline.views.registry_values import RegistryFunctions
+
+            self._registry = RegistryFunctions(self.client, self._connection)
+        with plainly():
+            found = self._registry.resolved(definition)
+            self._registry.make(found)
+        return found
 
     def _seen(self, names: Sequence[str], moment: AsOf | None) -> dict[str, _Seen]:
         """Each of the views at one moment: what the names mean, and up to where, in agreement."""
