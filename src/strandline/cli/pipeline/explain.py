@@ -52,7 +52,7 @@ def explain(
 
         pipeline = load(file, known=None)
         if diff:
-            asked = (lambda known: _planned(pipeline, known, spark_settings, verbose=verbose)) if plan else None
+            asked = (lambda known, at: _planned(pipeline, known, at, spark_settings, verbose=verbose)) if plan else None
             _show_changes(output, pipeline, bootstrap, asked)
             return
         known: dict[str, KnownDataset] = {}
@@ -62,7 +62,8 @@ def explain(
         if not as_json:
             _show(output, pipeline, known)
             output.flush()
-        queries = _planned(pipeline, known, spark_settings, verbose=verbose)[1] if plan else []
+        schemas_at = _schemas_at(pipeline, bootstrap) if plan else ""
+        queries = _planned(pipeline, known, schemas_at, spark_settings, verbose=verbose)[1] if plan else []
         compiled = {each.name: each for each in queries}
     if as_json:
         for each in _objects(pipeline, compiled):
@@ -75,28 +76,30 @@ def _show_changes(
     output: Output,
     pipeline: Pipeline,
     bootstrap: str | None,
-    ask_spark: Callable[[dict[str, KnownDataset]], tuple[SparkSession, list[CompiledQuery]]] | None,
+    ask_spark: Callable[[dict[str, KnownDataset], str], tuple[SparkSession, list[CompiledQuery]]] | None,
 ) -> None:
     from strandline.pipelines.changes.change_review import is_same_text, review
     from strandline.pipelines.changes.file_changes import declared_changes
     from strandline.pipelines.language import graph
     from strandline.pipelines.run.compiling import Wiring
     from strandline.pipelines.run.outputs import planned_datasets
+    from strandline.pipelines.run.source_schemas import schemas_by_query
     from strandline.pipelines.versions.state import VersionState, pinned
     from strandline.pipelines.versions.version_handle import datasets_of
 
     with registry_of(bootstrap) as registry:
         state, known = registry.pipeline(pipeline.name), registry.known_datasets()
+        schemas_at = registry.bootstrap
     before = (None if state is None else state.current) or VersionState(1)
     others = {name: each for name, each in pinned(known, before).items() if not name.startswith(f"{pipeline.name}.")}
     graph.check_inputs(pipeline, others)
     if ask_spark is None:
-        declared = planned_datasets(pipeline, before.number)
+        declared = planned_datasets(pipeline, before.number, schemas_by_query(pipeline, schemas_at))
         found = declared_changes(before, declared, is_same_text=is_same_text(before, pipeline))
     else:
-        spark, compiled = ask_spark(others)
+        spark, compiled = ask_spark(others, schemas_at)
         planned = datasets_of(pipeline, compiled)
-        found = review(spark, pipeline, Wiring(NOWHERE, known=others), before, planned)
+        found = review(spark, pipeline, Wiring(NOWHERE, known=others, schemas_at=schemas_at), before, planned)
     if output.as_json:
         for each in found:
             told = {"pipeline": pipeline.name, "version": before.number, "dataset": each.dataset}
@@ -124,8 +127,16 @@ def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, 
         raise
 
 
+def _schemas_at(pipeline: Pipeline, bootstrap: str | None) -> str:
+    """Return the cluster whose registry has schemas of sources; empty if no source needs it."""
+    if not any(each.is_of_registry for each in pipeline.sources.values()):
+        return ""
+    with registry_of(bootstrap) as registry:
+        return registry.bootstrap
+
+
 def _planned(
-    pipeline: Pipeline, known: dict[str, KnownDataset], settings: dict[str, str], *, verbose: bool
+    pipeline: Pipeline, known: dict[str, KnownDataset], schemas_at: str, settings: dict[str, str], *, verbose: bool
 ) -> tuple[SparkSession, list[CompiledQuery]]:
     from strandline.pipelines.run.stages import Stages
 
@@ -136,7 +147,8 @@ def _planned(
         more: dict[str, Any] = settings
         spark = strandline.spark.session(f"explain {pipeline.name}", verbose=verbose, **more)
         queries.use(spark)
-        return spark, compiling.compile(spark, pipeline, compiling.Wiring(NOWHERE, known=known))
+        wiring = compiling.Wiring(NOWHERE, known=known, schemas_at=schemas_at)
+        return spark, compiling.compile(spark, pipeline, wiring)
 
 
 # What the file says
@@ -159,7 +171,10 @@ def _show(output: Output, pipeline: Pipeline, known: dict[str, KnownDataset]) ->
 def source_in_words(source: Source) -> str:
     kind = f"as a table, the newest record of each {', '.join(source.key)}" if source.is_table else "as a stream"
     words = [f"topic {source.topic} {kind}"]
-    words.append(f"values are JSON: {source.schema}" if source.schema else "records as they are, key and value")
+    if source.is_of_registry:
+        words.append(f"values by the newest schema of {source.subject} in the registry")
+    else:
+        words.append(f"values are JSON: {source.schema}" if source.schema else "records as they are, key and value")
     if source.watermark is not None:
         words.append(f"rows later than {source.watermark.delay} behind the newest {source.watermark.column} are late")
     if source.dead_letters is not None:

@@ -61,7 +61,15 @@ def declared_changes(before: VersionState, declared: Mapping[str, DatasetState],
     """Return what is known of a change without Spark: `declared` has kinds, keys and topics, and no plans."""
     known = {**before.gone, **before.datasets}
     filled = {
-        name: replace(known[name], kind=now.kind, key=now.key, public_topic=now.public_topic) if name in known else now
+        name: replace(
+            known[name],
+            kind=now.kind,
+            key=now.key,
+            public_topic=now.public_topic,
+            schemas=now.schemas or known[name].schemas,
+        )
+        if name in known
+        else now
         for name, now in declared.items()
     }
     found = changes_of(before, filled, is_same_text=is_same_text)
@@ -165,12 +173,20 @@ def _of_same_state(was: DatasetState, now: DatasetState, *, is_same_text: bool) 
     if was.public_topic != now.public_topic:
         return Verdict.CONTINUES, f"it wrote {was.public_topic}, and writes {now.public_topic} from now on"
     if was.schema != now.schema and was.schema:
-        return Verdict.CONTINUES, "it has other columns from now on; rows that were written keep theirs"
+        by = f" ({_other_schemas(was, now)})" if was.schemas != now.schemas else ""
+        return Verdict.CONTINUES, f"it has other columns from now on; rows that were written keep theirs{by}"
+    if was.schemas != now.schemas:
+        return Verdict.CONTINUES, _other_schemas(was, now)
     if (was.plan == now.plan) if is_comparable else is_same_text:
         return Verdict.SAME, ""
     if now.form:
         return Verdict.CONTINUES, "its state means the same; what comes in or goes out holds for new rows"
     return Verdict.CONTINUES, "it keeps no state; it goes on at its position, and what was written stays"
+
+
+def _other_schemas(was: DatasetState, now: DatasetState) -> str:
+    before, after = (", ".join(each.schemas) or "the columns of the file" for each in (was, now))
+    return f"it reads by {after}, and read by {before}"
 
 
 def _difference(was: DatasetState, now: DatasetState) -> str:

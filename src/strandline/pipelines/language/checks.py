@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from strandline.pipelines.failures import refused
-from strandline.pipelines.language.model import Dataset, Kind, Place, Source, Watermark
+from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, Source, Watermark
 from strandline.views.failures import DefinitionRefused
 from strandline.views.schema import parse_schema
 
@@ -46,7 +46,7 @@ def check_source(declared: Source) -> None:
 def _check_schema(declared: Source) -> None:
     """Refuse what Spark would refuse, before topics are made and Java is started."""
     schema = (declared.schema or "").strip()
-    if not schema or _ONLY_SPARKS.search(schema):
+    if not schema or declared.is_of_registry or _ONLY_SPARKS.search(schema):
         return
     try:
         parse_schema(schema)
@@ -71,6 +71,12 @@ def check_dataset(declared: Dataset) -> None:
     if declared.null_key is not None and not (kind.has_keys and len(declared.key) == 1 and _is_word(declared.null_key)):
         raise refused(
             f"{name} has null_key={declared.null_key!r}: it is a text, for a table or view whose key is one column", at
+        )
+    if declared.schema is not None and (declared.schema != REGISTRY or kind is Kind.TEMPORARY):
+        raise refused(
+            f"{name} has schema={declared.schema!r}: a dataset has the columns that its function returns; a stream, "
+            f"table or view may say schema={REGISTRY!r}, and is written by the schema of its topic",
+            at,
         )
     if declared.mode is not None and declared.mode not in _MODES:
         raise refused(f"{name} has the mode {declared.mode!r}: say append, update or complete", at)

@@ -33,6 +33,7 @@ _ARGUMENTS: Final = (
     "trigger",
     "options",
     "comment",
+    "schema",
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -152,6 +153,7 @@ class _Decorator:
         trigger: str | None = None,
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
+        schema: str | None = None,
     ) -> Callable[[Function], Function]: ...
 
     def __call__(self, function: Any = None, **said: Any) -> Any:
@@ -198,6 +200,7 @@ def _dataset(
     trigger: str | None = None,
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
+    schema: str | None = None,
 ) -> Dataset:
     code = getattr(function, "__code__", None)
     at = Place(_file_of(code.co_filename), code.co_firstlineno) if code is not None else _here()
@@ -217,6 +220,7 @@ def _dataset(
         options={each: str(value) for each, value in (options or {}).items()},
         comment=comment if comment is not None else _first_line(function),
         at=at,
+        schema=schema,
     )
 
 

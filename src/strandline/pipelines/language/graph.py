@@ -119,6 +119,18 @@ def dead_letters_behind(pipeline: Pipeline, dataset: Dataset) -> str | None:
     return None
 
 
+def sources_of(pipeline: Pipeline, dataset: Dataset) -> list[Source]:
+    """Return the sources that the query of a dataset reads, through temporary views."""
+    found: dict[str, Source] = {}
+    for name in dataset.inputs:
+        inner = pipeline.datasets.get(name)
+        if inner is not None and not inner.kind.has_topic:
+            found |= {each.name: each for each in sources_of(pipeline, inner)}
+        elif name in pipeline.sources:
+            found[name] = pipeline.sources[name]
+    return list(found.values())
+
+
 def _ordered(datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
     """Return the datasets in the file's order, but each after what it reads."""
     done: dict[str, Dataset] = {}

@@ -31,7 +31,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from strandline.spark.source.source_spec import COLUMNS, CORRUPT_COLUMN, CORRUPT_KEY_COLUMN, KEY_COLUMN, MADE_COLUMNS
+from strandline.spark.source.source_spec import (
+    COLUMNS,
+    CORRUPT_COLUMN,
+    CORRUPT_KEY_COLUMN,
+    KEY_COLUMN,
+    MADE_COLUMNS,
+    REGISTRY,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,18 +73,22 @@ QUOTED_LENGTH_MAX: Final = 200
 class RowReading:
     """How records become rows of a schema. Columns of the record keep their names beside those of this class."""
 
-    def __init__(self, schema: StructType, key: Sequence[str]) -> None:
+    def __init__(self, schema: StructType, key: Sequence[str], *, reader_schema: str | None = None) -> None:
+        """`reader_schema` says that values have ids of a registry's schemas, and what they are read by."""
         self._schema = schema
         self._key = key
+        self._reader_schema = reader_schema
         in_value = [field for field in schema.fields if field.name not in key]
-        self._known = [field for field in in_value if is_known(field.dataType)]
-        self._others = [field for field in in_value if not is_known(field.dataType)]
+        self._others = [field for field in in_value if reader_schema is None and not is_known(field.dataType)]
+        self._known = [field for field in in_value if field not in self._others]
 
     @property
     def options(self) -> dict[str, str]:
         """Return the options of the source."""
         found: dict[str, str] = {}
-        if self._known:
+        if self._reader_schema is not None:
+            found |= {"valueSchema": REGISTRY, "readerSchema": self._reader_schema, "valueColumn": _VALUE}
+        elif self._known:
             found |= {"valueSchema": ddl(self._known), "valueColumn": _VALUE}
         if self._key:
             found["keySchema"] = ddl([self._schema[each] for each in self._key])
@@ -108,7 +119,10 @@ class RowReading:
         found = F.lit(None).cast("string")
         if self._others:
             found = F.when(self._corrupt_others().isNotNull(), F.lit(BAD_VALUE))
-        if self._known:
+        if self._reader_schema is not None:
+            # It says why the value can not be read.
+            found = F.col(CORRUPT)
+        elif self._known:
             found = F.when(F.col(CORRUPT).isNotNull(), F.lit(BAD_VALUE)).otherwise(found)
         if self._key:
             bad_key = F.when(F.col("key").isNull(), F.lit(NO_KEY))

@@ -16,7 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+
+REGISTRY: Final = "registry"
+"""In the place of a schema: values have the ids of schemas in a registry."""
 
 
 class Kind(Enum):
@@ -60,7 +63,7 @@ class Source:
     name: str
     topic: str
     schema: str | None = None
-    """Of the value, in Spark's DDL; None: the columns of the record itself, key and value as bytes."""
+    """Of the value, in Spark's DDL, or the word `registry`; None: the columns of the record itself, as bytes."""
     key: tuple[str, ...] = ()
     """If it is a table: the columns of its key, taken from the record's key."""
     is_table: bool = False
@@ -70,6 +73,16 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
     """More options of the format "strandline": maxOffsetsPerTrigger, startingOffsets ..."""
     at: Place | None = None
+
+    @property
+    def is_of_registry(self) -> bool:
+        """Return whether its values have the ids of schemas in a registry."""
+        return self.schema is not None and self.schema.strip().lower() == REGISTRY
+
+    @property
+    def subject(self) -> str:
+        """Return whose newest version has its columns, if they are those of a registry."""
+        return next((value for name, value in self.options.items() if name.lower() == "subject"), f"{self.topic}-value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,18 @@ class Dataset:
     """The key under which a table of one key column, a string, keeps rows that have none."""
     comment: str = ""
     at: Place | None = None
+    schema: str | None = None
+    """The word `registry`: values are written by the newest version of the subject; None: they are JSON."""
+
+    @property
+    def is_of_registry(self) -> bool:
+        """Return whether its values are written by a schema of a registry."""
+        return self.schema is not None
+
+    @property
+    def subject(self) -> str:
+        """Return whose newest version that is."""
+        return f"{self.topic}-value"
 
     @property
     def output_mode(self) -> str:
@@ -128,6 +153,8 @@ class KnownDataset:
     """Of its rows, keys among them: a StructType in Spark's JSON."""
     key: tuple[str, ...]
     kind: Kind
+    reader_schema: str = ""
+    """By what its values are read, if they are written by a schema of a registry; empty: they are JSON."""
 
 
 def dead_letters_name(source: str) -> str:

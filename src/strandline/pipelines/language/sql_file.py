@@ -1,15 +1,15 @@
 """A pipeline in SQL: statements that declare, around queries that are Spark's.
 
     PIPELINE name;
-    CREATE SOURCE name [(columns)] [FROM TOPIC 'x'] [KEY (a, b)] [WATERMARK column DELAY '10 minutes']
+    CREATE SOURCE name [(columns) | SCHEMA REGISTRY] [FROM TOPIC 'x'] [KEY (a, b)] [WATERMARK column DELAY '10 minutes']
                   [DEAD LETTERS TO 'y'] [OPTIONS (name = 'value', ...)];
     CREATE STREAM | STREAMING TABLE            name [TO TOPIC 'x'] [KEY (a, b)] [...] AS SELECT ...;
     CREATE TABLE | VIEW | MATERIALIZED VIEW    name [TO TOPIC 'x'] KEY (a, b) [NULL KEY 'x'] [...] AS
                                                     SELECT ...;
     CREATE TEMPORARY VIEW                      name AS SELECT ...;
 
-where [...] is any of PARTITIONS 4, MODE append, TRIGGER '10 seconds', COMMENT 'text', OPTIONS (...). A query reads what
-stands after its FROM and JOIN; STREAM(name) are the changes of a table.
+where [...] is any of SCHEMA REGISTRY, PARTITIONS 4, MODE append, TRIGGER '10 seconds', COMMENT 'text', OPTIONS (...). A
+query reads what stands after its FROM and JOIN; STREAM(name) are the changes of a table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Final
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language import declaring
 from strandline.pipelines.language.checks import watermark_of
-from strandline.pipelines.language.model import Dataset, Kind, Place, Source
+from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, Source
 from strandline.pipelines.language.sql_reading import StatementReader, place_of
 from strandline.pipelines.language.sql_tokens import NotSql, Relation, Token, relations, statements
 from strandline.spark.error_translation import explain_failure
@@ -38,8 +38,8 @@ _KINDS: Final = {
 }
 _LINE: Final = re.compile(r";? ?\(?\bline (\d+),? pos \d+\b\)?")
 """Where Spark sees a mistake."""
-_SOURCE_CLAUSES: Final = ("FROM", "KEY", "WATERMARK", "DEAD", "OPTIONS")
-_DATASET_CLAUSES: Final = ("TO", "KEY", "NULL", "PARTITIONS", "MODE", "TRIGGER", "COMMENT", "OPTIONS", "AS")
+_SOURCE_CLAUSES: Final = ("FROM", "KEY", "WATERMARK", "DEAD", "SCHEMA", "OPTIONS")
+_DATASET_CLAUSES: Final = ("TO", "KEY", "NULL", "SCHEMA", "PARTITIONS", "MODE", "TRIGGER", "COMMENT", "OPTIONS", "AS")
 
 
 def declare(text: str, file: str) -> None:
@@ -108,6 +108,11 @@ class _Statement(StatementReader):
         topic, watermark, letters, options = name, None, None, {}
         while not self.is_done():
             match self.clause(_SOURCE_CLAUSES):
+                case "SCHEMA":
+                    self.word("REGISTRY")
+                    if schema is not None:
+                        raise self.refused(f"{name} has columns and SCHEMA REGISTRY: keep one of them")
+                    schema = REGISTRY
                 case "FROM":
                     self.word("TOPIC")
                     topic = self.quoted()
@@ -132,6 +137,9 @@ class _Statement(StatementReader):
         said: dict[str, Any] = {"topic": "" if kind is Kind.TEMPORARY else name}
         while (clause := self.clause(_DATASET_CLAUSES)) != "AS":
             match clause:
+                case "SCHEMA":
+                    self.word("REGISTRY")
+                    said["schema"] = REGISTRY
                 case "TO":
                     self.word("TOPIC")
                     said["topic"] = self.quoted()

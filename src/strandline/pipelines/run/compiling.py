@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from strandline.client.security import spark_options_of
 from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.language.declaring import running_on
-from strandline.pipelines.language.graph import check_inputs, dead_letters_behind
+from strandline.pipelines.language.graph import check_inputs, dead_letters_behind, sources_of
 from strandline.pipelines.language.loading import modules_of
 from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source, dead_letters_name
 from strandline.pipelines.run import encoding
 from strandline.pipelines.run.inputs import Reader
+from strandline.pipelines.run.source_schemas import SourceSchemas
 from strandline.spark.error_translation import explain_failure
 from strandline.spark.sink import update_mode
 
@@ -43,6 +44,8 @@ class Wiring:
     """Of a version that is not the active one (`.v2`): for dead letters, routed rows and consumer groups."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Of the source, for all queries: maxOffsetsPerTrigger ..."""
+    schemas_at: str = ""
+    """The cluster whose registry has the schemas of sources; empty: the same."""
     sources: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
     """By query and name, sources that begin where the query began; the others are as the file declares them."""
 
@@ -83,10 +86,14 @@ class CompiledQuery:
     """What the function returned; None: there is none, a frame of ours does all."""
     inputs: Mapping[str, str] = field(default_factory=dict)
     """Topics by the names of the inputs, which are aliases in the plan of `rows`."""
+    schemas: tuple[str, ...] = ()
+    """By which versions of a registry's subjects it reads sources, in words."""
+    reader_schema: str = ""
+    """By what its values are read, if they are written by a schema of a registry."""
 
     @property
     def known(self) -> KnownDataset:
-        return KnownDataset(self.default_topic, self.schema, self.key, self.kind)
+        return KnownDataset(self.default_topic, self.schema, self.key, self.kind, self.reader_schema)
 
     def writer(self, bootstrap: str, checkpoint: str) -> DataStreamWriter:
         """Ready for a name, a trigger and start()."""
@@ -128,6 +135,7 @@ class _Compiler:
         self._pipeline = pipeline
         self._where = where
         self._written: dict[str, KnownDataset] = {}
+        self._schemas = SourceSchemas(where.schemas_at or where.bootstrap)
 
     # Queries
 
@@ -141,13 +149,18 @@ class _Compiler:
                 dataset.at,
             )
         output_mode = _output_mode(self._spark, frame, dataset)
-        encoded = encoding.encode(frame, dataset, letters=dead_letters_behind(self._pipeline, dataset))
+        written_by = self._schemas.of(dataset)
+        letters = dead_letters_behind(self._pipeline, dataset)
+        encoded = encoding.encode(frame, dataset, letters=letters, written_by=written_by)
+        reader_schema = "" if written_by is None else written_by.option()
         routes = "topic" in encoded.columns
         topic = self._where.write_topic(dataset)
         if routes:
             encoded = _routed(encoded, topic, self._where.suffix)
         rows = encoding.row_schema(frame.schema, dataset).json()
-        self._written[dataset.name] = KnownDataset(self._where.read_topic(dataset), rows, dataset.key, dataset.kind)
+        self._written[dataset.name] = KnownDataset(
+            self._where.read_topic(dataset), rows, dataset.key, dataset.kind, reader_schema
+        )
         return CompiledQuery(
             name=dataset.name,
             frame=encoded,
@@ -164,6 +177,8 @@ class _Compiler:
             streams=inputs.streams,
             rows=frame,
             inputs=inputs.names,
+            schemas=self._schemas.words(sources_of(self._pipeline, dataset)),
+            reader_schema=reader_schema,
         )
 
     def letters(self, source: Source) -> CompiledQuery:
@@ -174,7 +189,17 @@ class _Compiler:
         schema = frame.select("key", "value").schema.json()
         reads = (source.topic,)
         return CompiledQuery(
-            name, frame, topic, "append", schema, (), Kind.STREAM, default_topic=topic, reads=reads, streams=reads
+            name,
+            frame,
+            topic,
+            "append",
+            schema,
+            (),
+            Kind.STREAM,
+            default_topic=topic,
+            reads=reads,
+            streams=reads,
+            schemas=self._schemas.words([source]),
         )
 
     # Frames
@@ -195,7 +220,9 @@ class _Compiler:
 
     def _reader(self, query: str) -> Reader:
         group = group_of(self._pipeline, query, self._where.suffix)
-        return Reader(self._spark, self._where.bootstrap, group=group, options=self._where.options)
+        return Reader(
+            self._spark, self._where.bootstrap, group=group, options=self._where.options, schemas=self._schemas
+        )
 
 
 class _Inputs:

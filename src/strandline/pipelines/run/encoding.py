@@ -24,11 +24,14 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType, NullType, Strin
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.json_values import READ
 from strandline.pipelines.language.model import Dataset, Kind
+from strandline.spark.error_translation import SparkFailed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import Column, DataFrame
+
+    from strandline.spark.registry.reader_schema import ReaderSchema
 
 DELETED: Final = "_deleted"
 _RECORD: Final = frozenset({"key", "value", "headers", "topic", "partition"})
@@ -65,7 +68,7 @@ def routes(schema: StructType, dataset: Dataset) -> bool:
 
 def row_schema(schema: StructType, dataset: Dataset) -> StructType:
     """Return what a reader of the dataset gets back: the frame's columns without those that only steer the writing."""
-    if is_record(schema, dataset.key):
+    if not dataset.is_of_registry and is_record(schema, dataset.key):
         return StructType([field for field in schema.fields if field.name in ("key", "value")])
     return StructType([field for field in schema.fields if field.name not in _steering(schema, dataset)])
 
@@ -92,24 +95,64 @@ def _is_text(of: DataType | None) -> bool:
 # Rows to records
 
 
-def encode(frame: DataFrame, dataset: Dataset, *, letters: str | None = None) -> DataFrame:
-    """Return the sink's columns for a frame of the dataset; `letters` is the topic for a table's rows without a key."""
+def encode(
+    frame: DataFrame, dataset: Dataset, *, letters: str | None = None, written_by: ReaderSchema | None = None
+) -> DataFrame:
+    """Return the sink's columns for a frame of the dataset; `letters` is the topic for a table's rows without a key.
+
+    `written_by` is the schema of a registry that values are written by; None: they are JSON.
+    """
     schema = frame.schema
     _check_columns(schema, dataset)
-    if is_record(schema, dataset.key):
+    if written_by is None and is_record(schema, dataset.key):
         return frame.select(*(each for each in frame.columns if each in _RECORD))
     steering = _steering(schema, dataset)
     rest = [each for each in frame.columns if each not in steering and each not in dataset.key]
-    value = F.to_json(F.struct(*(column(each) for each in rest)), _WRITE) if rest else F.lit("{}")
-    if DELETED in steering:
-        # A null in `_deleted` is no deletion.
-        value = F.when(F.coalesce(column(DELETED), F.lit(False)), F.lit(None).cast("string")).otherwise(value)
+    # A null in `_deleted` is no deletion.
+    is_deleted = F.coalesce(column(DELETED), F.lit(False)) if DELETED in steering else None
+    has_letters = letters is not None and dataset.kind.has_keys and len(dataset.key) == 1 and dataset.null_key is None
+    if written_by is not None:
+        gone = [is_deleted] if is_deleted is not None else []
+        gone += [column(dataset.key[0]).isNull()] if has_letters else []
+        value = _by_schema(frame, dataset, steering, written_by, gone)
+    else:
+        value = F.to_json(F.struct(*(column(each) for each in rest)), _WRITE) if rest else F.lit("{}")
+        if is_deleted is not None:
+            value = F.when(is_deleted, F.lit(None).cast("string")).otherwise(value)
     columns = {"key": _key(schema, dataset)} if dataset.key else {}
     columns |= {"value": value} | {each: column(each) for each in ("headers", "topic") if each in steering}
-    if letters is not None and dataset.kind.has_keys and len(dataset.key) == 1 and dataset.null_key is None:
+    if has_letters:
+        assert letters is not None
         whole = F.to_json(F.struct(*(column(each) for each in frame.columns if each not in steering)), _WRITE)
+        whole = whole if written_by is None else whole.cast("binary")
         columns = _with_letters(columns, dataset, whole, letters)
     return frame.select(*(each.alias(name) for name, each in columns.items()))
+
+
+def _by_schema(
+    frame: DataFrame, dataset: Dataset, steering: set[str], written_by: ReaderSchema, gone: list[Column]
+) -> Column:
+    """Return values by a schema of a registry: of all columns that it names, those of the key among them.
+
+    A row for which one of `gone` holds has no value: a function in Python is called for every row, also for such.
+    """
+    from strandline.spark.registry.functions import encoding_column
+    from strandline.spark.registry.row_encoding import RowEncoder
+
+    try:
+        encoder = RowEncoder(written_by)
+        named = [
+            each
+            for each in frame.columns
+            if each not in steering and (each not in dataset.key or each in encoder.names)
+        ]
+        encoder.check_names(named)
+    except SparkFailed as error:
+        raise refused(f"{dataset.name} can not be written: {error}", dataset.at) from error
+    row = F.struct(*(column(each) for each in named))
+    for each in gone:
+        row = F.when(each, F.lit(None)).otherwise(row)
+    return encoding_column(row, written_by)
 
 
 def _key(schema: StructType, dataset: Dataset) -> Column:

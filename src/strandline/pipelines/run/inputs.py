@@ -21,6 +21,7 @@ from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.json_values import CORRUPT, READ, RowReading, ddl, is_known, source_parses
 from strandline.pipelines.language.model import Kind, KnownDataset, Source
 from strandline.pipelines.run.encoding import DELETED, column, decode, header, is_record
+from strandline.pipelines.run.source_schemas import SourceSchemas
 from strandline.spark.error_translation import explain_failure
 
 if TYPE_CHECKING:
@@ -33,10 +34,19 @@ _REASON: Final = "__reason"
 class Reader:
     """The maker of the frames of one query."""
 
-    def __init__(self, spark: SparkSession, bootstrap: str, *, group: str, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        *,
+        group: str,
+        options: Mapping[str, str],
+        schemas: SourceSchemas | None = None,
+    ) -> None:
         self._spark = spark
         self._options = {**spark_options_of(bootstrap), **options}
         self._group = group
+        self._schemas = schemas or SourceSchemas(bootstrap)
 
     def records(self, topic: str, columns: str, options: Mapping[str, str] | None = None) -> DataFrame:
         """Return a stream of a topic, from its beginning unless `options` say otherwise."""
@@ -63,6 +73,8 @@ class Reader:
 
     def dataset(self, of: KnownDataset, *, as_changes: bool) -> DataFrame:
         schema = StructType.fromJson(json.loads(of.schema))
+        if of.reader_schema:
+            return self._by_registry(of, schema, as_changes=as_changes)
         if of.kind is Kind.STREAM:
             return self._stream(of, schema)
         if as_changes:
@@ -81,6 +93,27 @@ class Reader:
         ]
         return read.select(*columns)
 
+    def _by_registry(self, of: KnownDataset, schema: StructType, *, as_changes: bool) -> DataFrame:
+        """Return the rows of a dataset whose values are written by a schema of a registry."""
+        from strandline.spark.registry.reader_schema import ReaderSchema
+        from strandline.spark.source.columns import reader_ddl
+
+        of_value = StructType.fromDDL(reader_ddl(ReaderSchema.of_option(of.reader_schema)))
+        assert isinstance(of_value, StructType), "columns, and no type"
+        in_key = [schema[each] for each in of.key]
+        fields = [*in_key, *(each for each in of_value.fields if each.name not in of.key)]
+        rows = RowReading(StructType(fields), of.key, reader_schema=of.reader_schema)
+        if of.kind.has_keys and not as_changes:
+            records = self._newest_rows(Source(of.topic, of.topic), rows)
+        else:
+            records = self.records(of.topic, "key,value" if of.key else "", rows.options)
+        kept = []
+        if as_changes:
+            records, kept = records.withColumn(DELETED, F.expr("value IS NULL")), [DELETED]
+        records = rows.refusing(records, of.topic, of.topic).select(*rows.columns(), *kept)
+        # What was written has the types of the schema; what is read has those of the function that wrote it.
+        return records.select(*(column(each.name).cast(each.dataType).alias(each.name) for each in schema), *kept)
+
     def _changes(self, topic: str, schema: StructType, key: tuple[str, ...]) -> DataFrame:
         records = self.records(topic, "key,value").where("key IS NOT NULL")
         return decode(records.withColumn(DELETED, F.expr("value IS NULL")), schema, key, keep=[DELETED])
@@ -90,7 +123,7 @@ class Reader:
     def source(self, of: Source, *, as_changes: bool) -> DataFrame:
         if of.schema is None:
             return self._marked(self.records(of.topic, "key,value,timestamp", of.options), of)
-        rows = RowReading(self._schema(of), of.key)
+        rows = self._rows(of)
         kept = [] if of.is_table else _columns(of)
         if of.is_table and not as_changes:
             records = self._newest_rows(of, rows)
@@ -120,17 +153,20 @@ class Reader:
 
     def dead_letters(self, of: Source) -> DataFrame:
         """Return the records of a source that do not fit its schema, as they are, with where they come from and why."""
-        rows = RowReading(self._schema(of), of.key)
+        rows = self._rows(of)
         records = rows.parsed(self.records(of.topic, _LETTER, {**_without_columns(of), **rows.options}))
         bad = records.withColumn(_REASON, rows.misfit()).where(F.col(_REASON).isNotNull())
         told = {f"source.{each}": F.col(each) for each in ("topic", "partition", "offset")} | {"reason": F.col(_REASON)}
         headers = F.array(*(header(name, value) for name, value in told.items()))
         return bad.select("key", "value", headers.alias("headers"))
 
+    def _rows(self, of: Source) -> RowReading:
+        reader = self._schemas.of(of)
+        return RowReading(self._schema(of), of.key, reader_schema=None if reader is None else reader.option())
+
     def _schema(self, of: Source) -> StructType:
-        assert of.schema is not None
         try:
-            schema = StructType.fromDDL(of.schema)
+            schema = StructType.fromDDL(self._schemas.ddl(of))
         except PySparkException as error:
             raise refused(f"the schema of the source {of.name} is none: {explain_failure(error)}", of.at) from error
         if not isinstance(schema, StructType):

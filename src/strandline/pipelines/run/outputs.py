@@ -70,15 +70,23 @@ def _letters(pipeline: Pipeline) -> dict[str, str]:
     return {dead_letters_name(each.name): each.dead_letters for each in pipeline.sources.values() if each.dead_letters}
 
 
-def planned_datasets(pipeline: Pipeline, version: int) -> dict[str, DatasetState]:
-    """What is known of a version that is not the active one, before Spark has seen it."""
+def planned_datasets(
+    pipeline: Pipeline, version: int, schemas: Mapping[str, tuple[str, ...]] | None = None
+) -> dict[str, DatasetState]:
+    """What is known of a version that is not the active one, before Spark has seen it.
+
+    `schemas` says by which versions of a registry's subjects each query would read.
+    """
     topics = topics_of(pipeline, version, None, is_active=False)
+    read_by = schemas or {}
     found = {
-        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic)
+        name: DatasetState(name, Kind.STREAM, topic + suffix_of(version), topic, schemas=read_by.get(name, ()))
         for name, topic in _letters(pipeline).items()
     }
     for each in pipeline.written:
-        found[each.name] = DatasetState(each.name, each.kind, topics[each.name], each.topic, key=each.key)
+        found[each.name] = DatasetState(
+            each.name, each.kind, topics[each.name], each.topic, key=each.key, schemas=read_by.get(each.name, ())
+        )
     return found
 
 

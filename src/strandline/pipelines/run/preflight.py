@@ -12,6 +12,7 @@ from strandline.pipelines.language import graph
 from strandline.pipelines.language.model import KnownDataset
 from strandline.pipelines.run import outputs
 from strandline.pipelines.run.checkpoint_files import LocalCheckpoint
+from strandline.pipelines.run.source_schemas import SourceSchemas
 from strandline.pipelines.versions.state import VersionState, checkpoint_of
 from strandline.pipelines.versions.version_lease import Claim, claimed
 from strandline.pipelines.versions.version_store import Registry
@@ -24,6 +25,11 @@ def check(registry: Registry, claim: Claim, *, makes_sources: bool, recovers: bo
     """
     pipeline = claim.pipeline
     graph.check_inputs(pipeline, of_others(registry.refresh().known_datasets(), pipeline.name))
+    schemas = SourceSchemas(registry.bootstrap)
+    for source in pipeline.sources.values():
+        schemas.of(source)
+    for dataset in pipeline.written:
+        schemas.of(dataset)
     run, _ = claimed(claim, registry.entries(""))
     if not makes_sources:
         outputs.check_sources(registry.bootstrap, pipeline)

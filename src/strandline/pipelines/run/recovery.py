@@ -238,7 +238,7 @@ class _Query:
         for each in self._of.compiled:
             if each.name in pipeline.datasets and each.name != self._name:
                 topic = wiring.read_topic(pipeline.datasets[each.name])
-                known[each.name] = KnownDataset(topic, each.schema, each.key, each.kind)
+                known[each.name] = KnownDataset(topic, each.schema, each.key, each.kind, each.reader_schema)
         datasets = {
             name: each for name, each in pipeline.datasets.items() if name == self._name or each.kind is Kind.TEMPORARY
         }

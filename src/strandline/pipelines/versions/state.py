@@ -76,6 +76,10 @@ class DatasetState(_Written):
     """A digest of all that it does with its inputs."""
     form_made_with: str = ""
     """The form's format, and the versions that it depends on; empty: none was kept."""
+    schemas: tuple[str, ...] = ()
+    """By which versions of a registry's subjects it reads its sources, `source: version 3 of subject`."""
+    reader_schema: str = ""
+    """By what its values are read, if they are written by a schema of a registry; empty: they are JSON."""
 
     @property
     def is_own(self) -> bool:
@@ -202,6 +206,7 @@ _NESTED: Final[dict[tuple[str, str], Any]] = {
     ("DatasetState", "stateful"): tuple,
     ("DatasetState", "streams"): tuple,
     ("DatasetState", "form"): tuple,
+    ("DatasetState", "schemas"): tuple,
     ("VersionState", "datasets"): lambda told: {name: DatasetState.from_json(each) for name, each in told.items()},
     ("VersionState", "starts"): lambda told: {
         query: {name: SourceStart.from_json(each) for name, each in sources.items()} for query, sources in told.items()
@@ -259,7 +264,7 @@ def known_datasets(pipelines: Mapping[str, PipelineState]) -> dict[str, KnownDat
         for dataset in () if version is None else version.datasets.values():
             # A table is read where Kafka's clients read it: while a rebuild switches it, positions stay in one topic.
             topic = dataset.public_topic if dataset.kind.has_keys else dataset.topic
-            known = KnownDataset(topic, dataset.schema, dataset.key, dataset.kind)
+            known = KnownDataset(topic, dataset.schema, dataset.key, dataset.kind, dataset.reader_schema)
             found.setdefault(dataset.name, known)
             found[f"{name}.{dataset.name}"] = known
     return found

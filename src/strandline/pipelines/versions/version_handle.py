@@ -83,6 +83,8 @@ def datasets_of(pipeline: Pipeline, compiled: list[CompiledQuery]) -> dict[str, 
             form=forms[each.name].state,
             plan=forms[each.name].digest,
             form_made_with=made_with,
+            schemas=each.schemas,
+            reader_schema=each.reader_schema,
         )
         for each in compiled
     }
