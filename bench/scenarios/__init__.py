@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from bench.figures import Figure
 from bench.scenarios import (
     acls,
+    avro_arrow,
     cli_start,
     cluster_failover,
     cluster_latency,
@@ -123,6 +124,7 @@ SCENARIOS: dict[str, Scenario] = {
         cluster_failover,
         coordinator_failover,
         library,
+        avro_arrow,
         large_log,
         cli_start,
         registry,
