@@ -489,6 +489,11 @@ TRAPS: dict[str, Trap] = {
         "topics that registries of two makers wrote, with keys in two orders",
         "remember each form of a key, and remove all of them",
     ),
+    "schema-values": Trap(
+        "a value of another schema becomes a row that no producer wrote, or work without end",
+        "Avro's readers: lengths and counts that lie, records without bytes inside one another; caches of schema ids",
+        "hold each length against the value, each value against its own end, work against its bytes; ask again for ids",
+    ),
     "schema-fork": Trap(
         "two registries give one version of a subject, or one id, to two schemas",
         "registries that wait for an old primary instead of fencing it",
