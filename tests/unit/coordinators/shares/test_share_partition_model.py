@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from strandline.coordinators.shares.delivery.offset_ranges import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, DONE
+from strandline.coordinators.shares.delivery.dead_ranges import DeadRange
+from strandline.coordinators.shares.delivery.offset_ranges import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    DONE,
+)
 from strandline.coordinators.shares.delivery.share_partition import (
     ACCEPT,
     GAP_TYPE,
@@ -28,7 +36,8 @@ from strandline.errors import RequestError
 MEMBERS = ("ann", "bob", "cleo")
 LOCK_S = 30.0
 STEPS = 100
-WEIGHTS = (4, 1, 9, 9, 2, 1, 6, 2, 0.5)
+KINDS = ("produce", "trim", "acquire", "held", "any", "leave", "answer", "time", "fail", "copy")
+WEIGHTS = (4, 1, 9, 9, 2, 1, 6, 2, 0.5, 3)
 TARGETS = {GAP_TYPE: ARCHIVED, ACCEPT: ACKNOWLEDGED, REJECT: ARCHIVED, RELEASE: AVAILABLE}
 
 
@@ -87,7 +96,8 @@ class Deliveries:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         limit, locks_max, start = rng.choice((2, 3, 5)), rng.choice((5, 40)), rng.choice((0, 7))
-        self.settings = ShareSettings(delivery_count_limit=limit, record_locks_max=locks_max)
+        topic = rng.choice(("", "dlq.tasks"))
+        self.settings = ShareSettings(delivery_count_limit=limit, record_locks_max=locks_max, dead_letter_topic=topic)
         self.log: list[tuple[int, int]] = []
         self.log_start = start
         self.log_end = start
@@ -98,10 +108,12 @@ class Deliveries:
         self.pending: list[StateChange] = []
         self.accepted: set[int] = set()
         """Offsets whose acceptance was stored."""
+        self.dead: list[DeadRange] = []
+        """Dead letters whose copy is not committed."""
 
     def step(self) -> None:
         rng = self.rng
-        match rng.choices(("produce", "trim", "acquire", "held", "any", "leave", "answer", "time", "fail"), WEIGHTS)[0]:
+        match rng.choices(KINDS, WEIGHTS)[0]:
             case "produce":
                 self.produce([rng.randint(1, 6) for _ in range(rng.randint(1, 4))], rng.choice((0, 0, 0, 3)))
             case "trim":
@@ -124,6 +136,8 @@ class Deliveries:
                 self.pass_time(rng.choice((1.0, 10.0, 30.0)), is_stored=rng.random() < 0.5)
             case "fail":
                 self.lose_leader()
+            case "copy":
+                self.copy(rng.randint(1, 3), is_stored=rng.random() < 0.7)
 
     # The log
 
@@ -240,7 +254,8 @@ class Deliveries:
             if of_offset == RENEW:
                 record.deadline = self.now + LOCK_S
             else:
-                self.change(record, TARGETS[of_offset], change)
+                target = self.settings.undelivered_state if of_offset == REJECT else TARGETS[of_offset]
+                self.change(record, target, change)
         if change is not None:
             self.pending.append(change)
 
@@ -255,7 +270,7 @@ class Deliveries:
 
     def change(self, record: Record, state: int, change: StateChange | None) -> None:
         if state == AVAILABLE and record.count >= self.settings.delivery_count_limit:
-            state = ARCHIVED
+            state = self.settings.undelivered_state
         record.state, record.change = state, change
 
     # The share coordinator
@@ -290,7 +305,8 @@ class Deliveries:
             self.time_out(record)
 
     def time_out(self, record: Record) -> None:
-        record.state = ARCHIVED if record.count >= self.settings.delivery_count_limit else AVAILABLE
+        is_exhausted = record.count >= self.settings.delivery_count_limit
+        record.state = self.settings.undelivered_state if is_exhausted else AVAILABLE
 
     def pass_time(self, by: float, *, is_stored: bool) -> None:
         self.now += by
@@ -304,6 +320,27 @@ class Deliveries:
             self.share.on_stored(write)
         self.forget_below(self.share.start_offset)
 
+    def copy(self, count: int, *, is_stored: bool) -> None:
+        """Commit copies of some dead letters, which end them, whether that is stored or not."""
+        self.take_dead()
+        ended, self.dead = self.dead[:count], self.dead[count:]
+        if not ended:
+            return
+        for each in ended:
+            for offset in range(each.first, each.last + 1):
+                if offset in self.records:
+                    assert self.records[offset].state == ARCHIVING
+                    self.records[offset].state = ARCHIVED
+        write = self.share.archive([each.archived() for each in ended])
+        if is_stored and not self.pending:
+            self.store(write.start_offset, write.batches)
+            self.share.on_stored(write)
+        self.forget_below(self.share.start_offset)
+
+    def take_dead(self) -> None:
+        self.dead += self.share.dead
+        self.share.dead = []
+
     def lose_leader(self) -> None:
         """Another broker leads: it has what was stored, and no locks."""
         if self.stored.start_offset == NO_START_OFFSET:
@@ -311,6 +348,7 @@ class Deliveries:
         self.pending.clear()
         start = max(self.stored.start_offset, self.log_start)
         self.share = SharePartition(self.stored.load(), self.stored.start_offset)
+        self.dead = []
         self.share.move_start(self.log_start)
         known = {each: self.stored.records.get(each, (AVAILABLE, 0)) for each in range(start, self.share.end_offset)}
         self.records = {each: Record(state, count) for each, (state, count) in known.items()}
@@ -345,6 +383,10 @@ class Deliveries:
         if deadlines:
             assert share.locks.next_deadline is not None
             assert share.locks.next_deadline <= min(deadlines)
+        self.take_dead()
+        dead = [offset for each in self.dead for offset in range(each.first, each.last + 1) if offset in self.records]
+        archiving = [each for each, record in self.records.items() if record.state == ARCHIVING and not record.change]
+        assert sorted(dead) == sorted(archiving), "a dead letter is forgotten, or comes twice"
         for each in self.accepted:
             assert each < share.start_offset or self.records[each].state == ACKNOWLEDGED, (
                 "an accepted record came again"

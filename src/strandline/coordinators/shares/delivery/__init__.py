@@ -1,5 +1,6 @@
 """Delivery of one partition to the members of a share group, pure: which records are available, acquired or done.
 
 `share_partition` is the state machine beside the leader of the data partition, on `offset_ranges`. `acquisition`
-chooses what a member gets. `record_locks` ends what members hold too long. `share_sessions` keeps their sessions.
+chooses what a member gets. `record_locks` ends what members hold too long. `dead_ranges` are records that no member
+gets any more. `share_sessions` keeps the sessions of members.
 """

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 AVAILABLE: Final = int(DeliveryState.AVAILABLE)
 ACQUIRED: Final = int(DeliveryState.ACQUIRED)
 ACKNOWLEDGED: Final = int(DeliveryState.ACKNOWLEDGED)
+ARCHIVING: Final = int(DeliveryState.ARCHIVING)
+"""A dead letter whose copy is not committed yet."""
 ARCHIVED: Final = int(DeliveryState.ARCHIVED)
 GAP: Final = 5
 """Offsets that the log does not have; they are never stored, and an acknowledgement passes over them."""
@@ -23,7 +25,7 @@ DONE: Final = frozenset((ACKNOWLEDGED, ARCHIVED, GAP))
 class DeliveryRange:
     """Offsets from `first` to `last` that have the same state."""
 
-    __slots__ = ("batch", "change", "count", "first", "last", "lock", "state")
+    __slots__ = ("batch", "change", "count", "first", "is_rejected", "last", "lock", "state")
 
     def __init__(self, first: int, last: int, state: int, count: int, batch: tuple[int, int]) -> None:
         self.first = first
@@ -37,6 +39,8 @@ class DeliveryRange:
         """The lock of the member that holds the records, also while a change of its is not committed."""
         self.change: object | None = None
         """The change that led to `state` and is not committed yet."""
+        self.is_rejected = False
+        """Whether a member rejected the records, which is the cause if they become dead letters."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -89,7 +93,7 @@ class OffsetRanges:
         """Cut the range at an index in two, so that one begins with `offset`. Return that one."""
         left = self.ranges[at]
         right = DeliveryRange(offset, left.last, left.state, left.count, left.batch)
-        right.lock, right.change = left.lock, left.change
+        right.lock, right.change, right.is_rejected = left.lock, left.change, left.is_rejected
         left.last = offset - 1
         self.firsts.insert(at + 1, offset)
         self.ranges.insert(at + 1, right)

@@ -12,10 +12,12 @@ from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange, Acquisition, LogBatches
+from strandline.coordinators.shares.delivery.dead_ranges import DeadRange, buried
 from strandline.coordinators.shares.delivery.offset_ranges import (
     ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     DONE,
     GAP,
@@ -72,6 +74,7 @@ class SharePartition:
         "_is_start_stored",
         "_queued",
         "_sent_start",
+        "dead",
         "done_count",
         "end_offset",
         "locks",
@@ -97,6 +100,8 @@ class SharePartition:
         """The members of the heap."""
         self._is_start_stored = state.start_offset != NO_START_OFFSET
         self._sent_start = start_offset
+        self.dead: list[DeadRange] = []
+        """Records that became dead letters and that the driver has not taken yet."""
         for first, last, stored, count in state.batches if self._is_start_stored else ():
             if last < self.end_offset:
                 continue
@@ -105,6 +110,9 @@ class SharePartition:
                 self._append_loaded(self.end_offset, first - 1, AVAILABLE, 0)
             # Nothing is acquired after a change of leaders.
             self._append_loaded(first, last, AVAILABLE if stored == ACQUIRED else stored, count)
+            if stored == ARCHIVING:
+                # The leader before may have committed copies of them.
+                self.dead.append(DeadRange(first, last, count, is_doubtful=True))
         self._advance()
 
     def _append_loaded(self, first: int, last: int, state: int, count: int) -> None:
@@ -221,7 +229,9 @@ class SharePartition:
                     if found.state == GAP:
                         continue
                     if kind != RENEW:
-                        self._begin(change, found, _TARGETS[kind], settings)
+                        found.is_rejected = kind == REJECT
+                        target = settings.undelivered_state if found.is_rejected else _TARGETS[kind]
+                        self._begin(change, found, target, settings)
                         continue
                     if renewed is None:
                         duration_ms = settings.lock_duration_ms
@@ -263,7 +273,7 @@ class SharePartition:
     def _begin(self, change: StateChange, found: DeliveryRange, state: int, settings: ShareSettings) -> None:
         """Move acquired records to another state, as long as the change is not taken back."""
         if state == AVAILABLE and found.count >= settings.delivery_count_limit:
-            state = ARCHIVED
+            state = settings.undelivered_state
         if state in DONE:
             self.done_count += len(found)
         found.state, found.change = state, change
@@ -312,6 +322,8 @@ class SharePartition:
         for found in change.ranges:
             found.change = None
             lock, found.lock = found.lock, None
+            if found.state == ARCHIVING:
+                self.dead.append(buried(found, lock))
             if found.last < self.start_offset:
                 continue
             if lock is not None and not lock.is_expired:
@@ -329,7 +341,7 @@ class SharePartition:
                 continue
             if found.state in DONE:
                 self.done_count -= len(found)
-            found.state = ACQUIRED
+            found.state, found.is_rejected = ACQUIRED, False
             lock = found.lock
             if lock is None or lock.is_expired:
                 self._time_out(found, settings)
@@ -355,10 +367,13 @@ class SharePartition:
         return write
 
     def _time_out(self, found: DeliveryRange, settings: ShareSettings) -> None:
-        found.lock = None
+        lock, found.lock = found.lock, None
         if found.count >= settings.delivery_count_limit:
-            found.state = ARCHIVED
-            self.done_count += len(found)
+            found.state = settings.undelivered_state
+            if found.state == ARCHIVING:
+                self.dead.append(buried(found, lock))
+            else:
+                self.done_count += len(found)
         else:
             found.state = AVAILABLE
             self.offer(found)
@@ -374,6 +389,25 @@ class SharePartition:
                     held.append(found)
                 at += 1
         return held
+
+    # Dead letters
+
+    def rewrite(self, batches: Sequence[StateBatch]) -> StateWrite:
+        """Return what stores these, whatever was stored before."""
+        return self._write(batches, None)
+
+    def archive(self, dead: Sequence[StateBatch]) -> StateWrite:
+        """End dead letters. Return what to store, also if it is called again because that failed."""
+        for first, last, _, _ in dead:
+            first = max(first, self.start_offset)
+            for found in self.ranges.carve(first, last) if first <= last else ():
+                if found.state == ARCHIVING:
+                    self._end(found, ARCHIVED)
+                else:
+                    self.ranges.join(found)
+        write = self._write(dead, None)
+        self._advance()
+        return write
 
     # The start offset
 

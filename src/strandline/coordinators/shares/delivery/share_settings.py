@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from strandline.coordinators.shares.delivery.offset_ranges import ARCHIVED, ARCHIVING
+
 
 class ShareSettings(NamedTuple):
     """The settings of one share group at one moment."""
@@ -15,8 +17,17 @@ class ShareSettings(NamedTuple):
     auto_offset_reset: str = "latest"
     is_read_committed: bool = False
     renews_locks: bool = True
+    dead_letter_topic: str = ""
+    """Where records go that no member gets any more; empty if nowhere."""
+    copies_dead_letters: bool = False
+    """Whether dead letters have the key, the value and the headers of the record."""
 
     @property
     def shrinks_from(self) -> int:
         """Return the number of deliveries from which on records are delivered in ever smaller parts."""
         return max(2, (self.delivery_count_limit + 1) // 2)
+
+    @property
+    def undelivered_state(self) -> int:
+        """Return the state of records that are rejected, or were delivered too often."""
+        return ARCHIVING if self.dead_letter_topic else ARCHIVED
