@@ -234,6 +234,7 @@ SHOWN_ELSEWHERE = {
     "confluent.value.subject.name.strategy": "likewise",
     "strandline.schema.validation": "likewise",
     "strandline.retention.lock.ms": "it takes a while: tests/scenarios/test_retention_lock.py",
+    "errors.deadletterqueue.group.enable": "it takes a share group: tests/simulation/test_dead_letters.py",
     "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
     "retention.bytes": "likewise",
     "file.delete.delay.ms": "likewise",

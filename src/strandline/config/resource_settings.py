@@ -19,6 +19,7 @@ from strandline.runtime.bounded_patterns import bounded_pattern
 
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 MATCH_PATTERN_LENGTH_MAX: Final = 256
 MATCH_SELECTORS: Final = frozenset(
     {
@@ -35,6 +36,7 @@ _NODE_SETTINGS: Final = {
     setting.name: setting for table in (GroupSettings, ShareGroupSettings) for _, setting in settings_of(table)
 }
 _DURATION = re.compile(r"by_duration:P(?!$)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.IGNORECASE)
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
 def _streams(name: str, default: int, allowed: Allowed, doc: str) -> Setting:
@@ -82,6 +84,21 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {
             None,
             "Whether a consumer may keep a record for longer.",
         ),
+        Setting(
+            DEAD_LETTER_TOPIC,
+            "string",
+            "",
+            None,
+            "The topic that gets a copy of each record of a share group that was rejected, or given out too often; "
+            "empty for none. It needs `share.version` 2, and `errors.deadletterqueue.group.enable=true` on the topic.",
+        ),
+        Setting(
+            "errors.deadletterqueue.copy.record.enable",
+            "boolean",
+            False,
+            None,
+            "Whether dead letters have the key, the value and the headers of the record, not only where it is.",
+        ),
         _streams("streams.session.timeout.ms", 45_000, at_least(1), "How long a silent streams member stays."),
         _streams("streams.heartbeat.interval.ms", 5_000, at_least(1), "How often a streams member sends a heartbeat."),
         _streams("streams.assignment.interval.ms", 1_000, at_least(0), "The shortest time between assignments."),
@@ -127,6 +144,7 @@ def check_group(overrides: Mapping[str, str], text_of_node: Callable[[str], str 
         raise InvalidConfig(
             f"share.auto.offset.reset={reset!r} is not allowed; expected earliest, latest or by_duration:PnDTnHnMn.nS"
         )
+    _check_dead_letter_topic(str(values.get(DEAD_LETTER_TOPIC, "")).strip())
     for bound in _BOUNDS:
         value, limit = values.get(bound.name), text_of_node(bound.node_name)
         if not isinstance(value, int) or limit is None:
@@ -141,6 +159,13 @@ def check_group(overrides: Mapping[str, str], text_of_node: Callable[[str], str 
         )
         if isinstance(session, int) and isinstance(heartbeat, int) and session <= heartbeat:
             raise InvalidConfig(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+
+
+def _check_dead_letter_topic(name: str) -> None:
+    if name.startswith("__"):
+        raise InvalidConfig(f"{DEAD_LETTER_TOPIC}={name!r} is not allowed: names that begin with __ are internal")
+    if name and not _TOPIC_NAME.fullmatch(name):
+        raise InvalidConfig(f"{DEAD_LETTER_TOPIC}={name!r} is no name of a topic")
 
 
 CLIENT_METRICS_SETTINGS: Final[dict[str, Setting]] = {

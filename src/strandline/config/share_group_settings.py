@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from strandline.config.settings import CLUSTER_WIDE, at_least, between, boolean, integer, one_of, words
+from strandline.config.settings import CLUSTER_WIDE, at_least, between, boolean, integer, one_of, text, words
 from strandline.errors import InvalidConfig
 
 
@@ -15,7 +15,7 @@ class ShareGroupSettings:
     group_share_enable: bool = boolean(
         "group.share.enable",
         True,
-        "Strandline's own. Whether the node serves share groups, and a cluster that it makes has `share.version` 1.",
+        "Strandline's own. Whether the node serves share groups, and a cluster that it makes has `share.version` 2.",
     )
 
     # Members.
@@ -117,6 +117,21 @@ class ShareGroupSettings:
     )
     group_share_max_share_sessions: int = integer(
         "group.share.max.share.sessions", 2_000, at_least(1), "Share sessions that a broker keeps."
+    )
+
+    # Dead letters.
+    errors_deadletterqueue_auto_create_topics_enable: bool = boolean(
+        "errors.deadletterqueue.auto.create.topics.enable",
+        False,
+        "Whether a broker creates the dead-letter topic of a share group that does not exist.",
+        update=CLUSTER_WIDE,
+    )
+    errors_deadletterqueue_topic_name_prefix: str = text(
+        "errors.deadletterqueue.topic.name.prefix",
+        "dlq.",
+        None,
+        "What the names of dead-letter topics begin with. Empty allows every name.",
+        update=CLUSTER_WIDE,
     )
 
 

@@ -322,6 +322,11 @@ class TopicConfig:
         "topic every `strandline.audit.chain.interval.ms`; `strandline topic verify` compares. Needs an audit "
         "(`strandline.audit.enable`), and excludes compaction.",
     )
+    dead_letters: bool = boolean(
+        "errors.deadletterqueue.group.enable",
+        False,
+        "Whether share groups may write their dead letters to this topic. Its owner decides that.",
+    )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),

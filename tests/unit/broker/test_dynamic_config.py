@@ -162,6 +162,14 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
         "91",
         lambda node: node.groups._config.share_settings("any").assignment_interval_ms,
     ),
+    "errors.deadletterqueue.auto.create.topics.enable": (
+        "true",
+        lambda node: int(node.config.errors_deadletterqueue_auto_create_topics_enable),
+    ),
+    "errors.deadletterqueue.topic.name.prefix": (
+        "92",
+        lambda node: int(node.config.errors_deadletterqueue_topic_name_prefix.replace("dlq.", "0")),
+    ),
     "log.cleaner.backoff.ms": ("86", lambda node: node.cleaner.backoff_ms),
     "log.cleaner.threads": ("2", lambda node: node.config.log_cleaner_threads),
     "log.cleaner.dedupe.buffer.size": ("5000000", lambda node: node.cleaner.share().dedupe_buffer_bytes),
@@ -195,7 +203,7 @@ def test_every_dynamic_setting_of_a_node_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", HELD_COPIES)
 def test_whoever_holds_a_copy_is_told(tmp_path: Path, name: str) -> None:
     value, held = HELD_COPIES[name]
-    expected = 0 if value == "false" else int(value.rpartition(":")[2])
+    expected = int(value == "true") if value in ("true", "false") else int(value.rpartition(":")[2])
     key = name.replace(".", "_")
 
     async def until(what: Callable[[], bool]) -> None:

@@ -8,6 +8,7 @@ from strandline.errors import ErrorCode, RequestError
 from strandline.quorum.controller.features import (
     METADATA_VERSION_LEVEL,
     SAFE_DOWNGRADE,
+    SUPPORTED_FEATURES,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     FeatureUpdate,
@@ -66,3 +67,11 @@ def test_the_hash_of_coordinators_never_changes(upgrade_type: int) -> None:
 def test_of_two_updates_of_one_feature_the_last_counts() -> None:
     updates = [FeatureUpdate(METADATA_VERSION, 99), FeatureUpdate(METADATA_VERSION, 25)]
     assert [record.feature_level for record in feature_records(updates, OLD)] == [25]
+
+
+def test_share_groups_get_dead_letters_by_a_level_of_their_own() -> None:
+    supported = {**SUPPORTED_FEATURES, "share.version": (0, 2)}
+    (record,) = feature_records([FeatureUpdate("share.version", 2)], {**OLD, "share.version": 1}, supported)
+    assert (record.name, record.feature_level) == ("share.version", 2)
+    with pytest.raises(RequestError, match="only supports versions 0-2"):
+        feature_records([FeatureUpdate("share.version", 3)], OLD, supported)

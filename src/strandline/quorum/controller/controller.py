@@ -54,6 +54,7 @@ from strandline.quorum.controller.features import (
     feature_records,
     hash_record,
     is_kafkas,
+    supported_features,
 )
 from strandline.quorum.controller.heartbeats import Heartbeats
 from strandline.quorum.controller.in_sync_changes import InSyncChanges
@@ -421,7 +422,7 @@ class Controller(TopicCommands):
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
         """Return the records of new feature levels; raise RequestError if one of them is not allowed."""
-        records = feature_records(updates, self._state.image.features)
+        records = feature_records(updates, self._state.image.features, supported_features(self._state.config))
         if any(isinstance(each, ClearElrRecord) for each in records):
             check_elr_is_not_needed(self._state.image)
         return [] if validate_only else self._state.decided(records)

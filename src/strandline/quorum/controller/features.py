@@ -3,9 +3,9 @@
 Only what works is supported: `metadata.version`, the level of the records in the metadata log;
 `eligible.leader.replicas.version`, with which the controller remembers who may still lead when the in-sync set is
 empty; `group.version`, with which groups may use the consumer protocol; and `transaction.version`, with which each end
-of a transaction raises the producer's epoch (2). The features that Kafka has beside these (share, streams) come with
-what they stand for. `strandline.coordinator.hash` is our own: it says in which partitions groups and transactional ids
-are, and never changes (decision 0055).
+of a transaction raises the producer's epoch (2); and, where share groups are on, `share.version`. Streams, which Kafka
+has beside these, comes with what it stands for. `strandline.coordinator.hash` is our own: it says in which partitions
+groups and transactional ids are, and never changes (decision 0055).
 The log is always written in the newest level of `metadata.version`, so it can be raised to it (a directory of an older
 Kafka) and never lowered: a reader of the lower level could not read what is there already.
 """
@@ -41,7 +41,8 @@ METADATA_VERSION_LEVEL_MIN: Final = 7
 ELIGIBLE_LEADER_REPLICAS_LEVEL: Final = 1
 GROUP_VERSION_LEVEL: Final = 1
 TRANSACTION_VERSION_LEVEL: Final = 2
-SHARE_VERSION_LEVEL: Final = 1
+SHARE_VERSION_LEVEL: Final = 2
+"""With 2 share groups have dead letters (KIP-1191)."""
 COORDINATOR_HASH_LEVEL: Final = 1
 _KRAFT_VERSION: Final = "kraft.version"
 _OUR_METADATA_VERSION_MIN: Final = 30
@@ -115,14 +116,18 @@ def _is_kafkas(registration: RegisterBrokerRecord) -> bool:
     return _KRAFT_VERSION in highest or highest.get(METADATA_VERSION, 0) < _OUR_METADATA_VERSION_MIN
 
 
-def feature_records(updates: Sequence[FeatureUpdate], finalised: Mapping[str, int]) -> list[Any]:
+def feature_records(
+    updates: Sequence[FeatureUpdate],
+    finalised: Mapping[str, int],
+    supported: Mapping[str, tuple[int, int]] = SUPPORTED_FEATURES,
+) -> list[Any]:
     """Return the records of these levels; raise INVALID_UPDATE_VERSION for the first that is not allowed.
 
     Of updates that name a feature twice the last counts, as in Kafka.
     """
     records: list[Any] = []
     for update in {update.feature: update for update in updates}.values():
-        _check(update, finalised.get(update.feature, 0))
+        _check(update, finalised.get(update.feature, 0), supported.get(update.feature))
         if finalised.get(update.feature, 0) != update.level:
             records.append(FeatureLevelRecord(name=update.feature, feature_level=update.level))
             if update.feature == ELIGIBLE_LEADER_REPLICAS and update.level == 0:
@@ -146,7 +151,7 @@ def check_elr_is_not_needed(image: ClusterImage) -> None:
                 raise _refusal(FeatureUpdate(ELIGIBLE_LEADER_REPLICAS, 0), reason)
 
 
-def _check(update: FeatureUpdate, current: int) -> None:
+def _check(update: FeatureUpdate, current: int, supported: tuple[int, int] | None) -> None:
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refusal(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
@@ -154,7 +159,6 @@ def _check(update: FeatureUpdate, current: int) -> None:
     if update.feature == COORDINATOR_HASH and update.level != current:
         reason = "Groups and transactions stay in the partitions where the cluster began to store them."
         raise _refusal(update, reason)
-    supported = SUPPORTED_FEATURES.get(update.feature)
     if supported is None:
         raise _refusal(update, "This cluster does not support this feature.")
     lowest, highest = supported
