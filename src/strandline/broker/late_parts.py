@@ -12,6 +12,7 @@ from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS, SHARE_GRO
 
 if TYPE_CHECKING:
     from strandline.broker.audit.audit_topic import AuditTopic
+    from strandline.broker.coordinating.dead_letters.dead_letter_writer import DeadLetters
     from strandline.broker.coordinating.group_driver import GroupDriver
     from strandline.broker.coordinating.lag_sampler import LagSampler
     from strandline.broker.coordinating.persister import Persister
@@ -55,6 +56,7 @@ class LateParts:
         self.persister = Lazy(self._make_persister)
         self.share_offsets = Lazy(self._make_share_offsets)
         self.share_delivery = Lazy(self._make_share_delivery)
+        self.dead_letters = Lazy(self._make_dead_letters)
         self.lag = Lazy(self._make_lag)
         self.retention = Lazy(self._make_retention)
         self.cleaner = Lazy(self._make_cleaner)
@@ -66,7 +68,7 @@ class LateParts:
     def close(self) -> None:
         """Stop the parts that were loaded."""
         upkeep = (self.lag, self.share_offsets, self.retention, self.cleaner, self.scrubber, self._storage.workers)
-        shares = (self.share_delivery, self.persister, self.share_coordinator)
+        shares = (self.share_delivery, self.dead_letters, self.persister, self.share_coordinator)
         for part in (*upkeep, *shares, self.groups, self.transactions, self.schema_validation):
             if part.loaded is not None:
                 part.loaded.close()
@@ -147,7 +149,12 @@ class LateParts:
     def _make_share_delivery(self) -> ShareDelivery:
         from strandline.broker.coordinating.share_delivery import ShareDelivery
 
-        return ShareDelivery(self._environment, self.persister.get())
+        return ShareDelivery(self._environment, self.persister.get(), self.dead_letters.get)
+
+    def _make_dead_letters(self) -> DeadLetters:
+        from strandline.broker.coordinating.dead_letters.dead_letter_writer import DeadLetters
+
+        return DeadLetters(self._environment, self._services)
 
     def _make_lag(self) -> LagSampler:
         from strandline.broker.coordinating.lag_sampler import LagSampler

@@ -146,6 +146,7 @@ async def test_every_family_can_be_read(running: Running) -> None:
             "strandline_log_dirty_ratio",
             "strandline_logins",
             "strandline_sessions_expired",
+            "strandline_share_dead_letters_waiting",
         }
     await stop(running.node)
 

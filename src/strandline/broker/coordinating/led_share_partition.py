@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
@@ -31,6 +30,7 @@ from strandline.partition.share_batches import SliceBatches, load_aborted
 from strandline.runtime.runtime import TimerHandle
 
 if TYPE_CHECKING:
+    from strandline.broker.coordinating.dead_letters.dead_letter_writer import DeadLetters, DeadLetterWriter
     from strandline.handlers.support.services import ShareReader
 
 log = logging.getLogger("strandline.shares")
@@ -109,6 +109,7 @@ class LedSharePartition:
 
     __slots__ = (
         "_counts",
+        "_dead_letters",
         "_is_waking",
         "_on_dropped",
         "_persister",
@@ -122,6 +123,7 @@ class LedSharePartition:
         "partition",
         "readers",
         "share",
+        "writer",
         "writes",
     )
 
@@ -134,6 +136,7 @@ class LedSharePartition:
         *,
         settings_of: Callable[[str], ShareSettings],
         on_dropped: Callable[[LedSharePartition], object],
+        dead_letters: Callable[[], DeadLetters] | None = None,
     ) -> None:
         self.group_id = group_id
         self.partition = partition
@@ -142,6 +145,9 @@ class LedSharePartition:
         self._counts = counts
         self._settings_of = settings_of
         self._on_dropped = on_dropped
+        self._dead_letters = dead_letters
+        self.writer: DeadLetterWriter | None = None
+        """What copies dead letters; None as long as there was none."""
         self.share: SharePartition | None = None
         """None while it is loaded."""
         self.readers: dict[ShareReader, None] = {}
@@ -209,6 +215,7 @@ class LedSharePartition:
     def _begin(self, state: ShareState, start_offset: int) -> None:
         self.share = SharePartition(state, start_offset)
         self.share.move_start(self.partition.log_start_offset)
+        self._bury()
         self._send_all()
 
     # Reading
@@ -316,6 +323,7 @@ class LedSharePartition:
                 share.revert(change, self.settings)
             else:
                 share.commit(change)
+            self._bury()
             self._after_write(code)
             on_done(client_code(code) if code else ErrorCode.NONE, None)
 
@@ -340,7 +348,7 @@ class LedSharePartition:
         if code in _FENCED or code in _ABSENT:
             log.info("dropping %r of share group %r: %s", self.partition, self.group_id, code.name)
             self.drop()
-        elif self.is_retiring and not self.writes:
+        elif self._may_retire:
             self.drop()
         else:
             self.wake()
@@ -368,14 +376,43 @@ class LedSharePartition:
         self._counts.lock_timeouts += share.timeouts - timeouts
         self._arm()
         if write is not None:
-            self._write(write, partial(self._on_expiry_stored, write))
+            self.store(write, _ignore)
+            self._bury()
             self.wake()
 
-    def _on_expiry_stored(self, write: StateWrite, code: ErrorCode) -> None:
-        self.writes -= 1
-        if not code and self.share is not None:
-            self.share.on_stored(write)
-        self._after_write(code)
+    def store(self, write: StateWrite, then: Callable[[ErrorCode], object]) -> None:
+        """Have a write stored that cannot be taken back, and call back."""
+
+        def stored(code: ErrorCode) -> None:
+            self.writes -= 1
+            if not code and self.share is not None:
+                self.share.on_stored(write)
+            self._after_write(code)
+            then(code)
+
+        self._write(write, stored)
+
+    # Dead letters
+
+    def _bury(self) -> None:
+        """Leave records that no member gets any more to the writer of dead letters."""
+        share = self.share
+        if share is None or not share.dead or self.is_dropped:
+            return
+        dead, share.dead = share.dead, []
+        if self.writer is None and self._dead_letters is not None:
+            self.writer = self._dead_letters().writer(self)
+        if self.writer is None:
+            self.store(share.archive([each.archived() for each in dead]), _ignore)
+        else:
+            self.writer.add(dead)
+
+    def on_buried(self) -> None:
+        """Go on, as no dead letter is under way now."""
+        if self._may_retire:
+            self.drop()
+        else:
+            self.wake()
 
     # Waiting
 
@@ -413,8 +450,12 @@ class LedSharePartition:
     def retire(self) -> None:
         """Drop it as soon as everything is written: no member of the group has a session here."""
         self.is_retiring = True
-        if not self.writes:
+        if self._may_retire:
             self.drop()
+
+    @property
+    def _may_retire(self) -> bool:
+        return self.is_retiring and not self.writes and (self.writer is None or not self.writer.is_working)
 
     def drop(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """Forget it. Readers look for the leader again, or are answered with the error if there is one."""
@@ -425,6 +466,8 @@ class LedSharePartition:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self.writer is not None:
+            self.writer.close()
         self._on_dropped(self)
         if code:
             name = self.partition.topic_id.bytes, self.partition.index

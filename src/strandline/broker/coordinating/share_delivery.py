@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from strandline.broker.coordinating.group_topics import overrides_of_group
 from strandline.broker.coordinating.led_share_partition import LedSharePartition, ShareCounts, StatePersister
@@ -13,16 +14,28 @@ from strandline.coordinators.shares.delivery.share_sessions import PartitionName
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.handlers.support.services import SessionConnection
 from strandline.partition.partition import Partition
-from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.quorum.image.cluster_image import SHARE_VERSION, ClusterImage
+
+if TYPE_CHECKING:
+    from strandline.broker.coordinating.dead_letters.dead_letter_writer import DeadLetters
+
+DEAD_LETTERS_FROM: Final = 2
+"""The level of `share.version` from which on groups have dead letters."""
 
 
 class ShareDelivery:
     """Delivers records of the partitions that this broker leads to the members of share groups."""
 
-    def __init__(self, environment: Environment, persister: StatePersister) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        persister: StatePersister,
+        dead_letters: Callable[[], DeadLetters] | None = None,
+    ) -> None:
         self._config = environment.config
         self._image = environment.image
         self._persister = persister
+        self._dead_letters = dead_letters
         self.sessions: ShareSessions[SessionConnection] = ShareSessions(
             lambda: environment.config().group_share_max_share_sessions
         )
@@ -42,6 +55,8 @@ class ShareDelivery:
         if known is not None and known[0] is config and known[1] is image and known[2] == image.version:
             return known[3]
         settings = _settings(config, overrides_of_group(self._image, group_id))
+        if self._dead_letters is None or image.features.get(SHARE_VERSION, 0) < DEAD_LETTERS_FROM:
+            settings = settings._replace(dead_letter_topic="")
         if self.sessions.has_group(group_id):
             self._settings[group_id] = config, image, image.version, settings
         return settings
@@ -65,6 +80,7 @@ class ShareDelivery:
             self.counts,
             settings_of=self.settings_of,
             on_dropped=self._on_dropped,
+            dead_letters=self._dead_letters,
         )
         self._groups.setdefault(group_id, {})[partition.topic_id.bytes, partition.index] = led
         led.load()
@@ -142,4 +158,10 @@ def _settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettin
         overrides.get("share.auto.offset.reset", "latest"),
         overrides.get("share.isolation.level", "read_uncommitted").lower() == "read_committed",
         overrides.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
+        dead_letter_topic=overrides.get("errors.deadletterqueue.topic.name", "").strip(),
+        copies_dead_letters=_is_true(overrides.get("errors.deadletterqueue.copy.record.enable")),
     )
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"

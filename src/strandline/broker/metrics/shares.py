@@ -10,6 +10,7 @@ from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJE
 from strandline.observability.exposition import Metric, Sample, escaped
 
 if TYPE_CHECKING:
+    from strandline.broker.coordinating.dead_letters.dead_letter_writer import DeadLetterCounts
     from strandline.broker.coordinating.share_delivery import ShareDelivery
 
 _TYPES: Final = {"Accept": ACCEPT, "Release": RELEASE, "Reject": REJECT, "Renew": RENEW}
@@ -38,6 +39,25 @@ def _in_flight(scrape: Scrape) -> Iterator[Sample]:
         if led.share is not None:
             labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
             yield f'{labels},partition="{led.partition.index}"', led.share.in_flight
+
+
+def _dead_letters(read: Callable[[DeadLetterCounts], int]) -> Callable[[Scrape], Iterator[Sample]]:
+    """One line, which is 0 on a node that had no dead letter yet."""
+
+    def samples(scrape: Scrape) -> Iterator[Sample]:
+        dead_letters = scrape.node.late.dead_letters.loaded
+        yield "", 0 if dead_letters is None else read(dead_letters.counts)
+
+    return samples
+
+
+def _waiting(scrape: Scrape) -> Iterator[Sample]:
+    delivery = scrape.node.late.share_delivery.loaded
+    for led in () if delivery is None else list(delivery.loaded()):
+        if led.writer is not None:
+            labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
+            waiting = sum(each.size for each in led.writer.queue.waiting)
+            yield f'{labels},partition="{led.partition.index}"', waiting
 
 
 FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
@@ -70,6 +90,35 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "Records between the first that is not done and the last that was delivered. Nothing new is delivered at "
         "`group.share.partition.max.record.locks`.",
         _in_flight,
+        ("group", "topic", "partition"),
+    ),
+    Metric(
+        "kafka_server_sharegroupmetrics_deadletterqueuerecordcount_total",
+        "counter",
+        "Dead letters of share groups that were written since the start. Each counts when its copy is committed.",
+        _dead_letters(lambda counts: counts.written),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_dead_letters_given_up_total",
+        "counter",
+        "Records that were archived without a copy since the start, because the dead-letter topic could not be written "
+        "to and nothing else could be delivered. The log names their offsets.",
+        _dead_letters(lambda counts: counts.given_up),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_dead_letter_failures_total",
+        "counter",
+        "Attempts to write dead letters that came to nothing since the start, and were tried again.",
+        _dead_letters(lambda counts: counts.failures),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_dead_letters_waiting",
+        "gauge",
+        "Dead letters that have no copy yet.",
+        _waiting,
         ("group", "topic", "partition"),
     ),
 )
