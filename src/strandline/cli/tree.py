@@ -86,6 +86,16 @@ COMMANDS: dict[str, Entry] = {
             ("history", "group.history:history", "Why it rebalanced: which members came, left, timed out, flap."),
         ),
     ),
+    "queue": Entry(
+        "Share groups as queues: their dead letters.",
+        verbs=(
+            ("dead list", "queue.dead.listing:list_dead", "List dead letters: from where, given up by whom, why."),
+            ("dead show", "queue.dead.show:show", "Show one dead letter, whole."),
+            ("dead redrive", "queue.dead.redrive:redrive", "Write dead letters to their topics again, each once."),
+            ("dead purge", "queue.dead.purge:purge", "Mark dead letters as purged, and delete the oldest."),
+        ),
+        parts=(("dead", "Look at dead letters, redrive and purge them."),),
+    ),
     "txn": Entry(
         "Look at transactions, say why a last stable offset is stuck, abort what hangs.",
         verbs=(

@@ -1,0 +1,1 @@
+"""`strandline queue`: share groups as queues."""
