@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.clients.java_driver import JavaDriver
 
 import strandline
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(600)]
 
 TOPIC = "jobs"
 GROUP = "workers"
+DEAD = "dlq.jobs"
 POLLS_MAX = 120
 
 
@@ -162,3 +164,30 @@ def test_implicit_acknowledgement_by_the_next_poll(broker: EmbeddedBroker, java:
     ann.close()
     bob = Member(java)
     assert not {each["value"] for each in bob.poll(2_000)} & set(seen)
+
+
+def test_a_rejected_record_becomes_one_dead_letter(broker: EmbeddedBroker, java: JavaDriver) -> None:
+    broker.create_topic(DEAD, errors_deadletterqueue_group_enable="true")
+    settings = {"errors.deadletterqueue.topic.name": DEAD, "errors.deadletterqueue.copy.record.enable": "true"}
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in settings.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, GROUP, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    ann = Member(java)
+    ann.join(broker)
+    write(broker, "good", "poison")
+    assert [each["value"] for each in ann.poll_some()] == ["good", "poison"]
+    ann.acknowledge("aj")
+    assert ann.commit() == {f"{TOPIC}-0": None}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"})
+    consumer.subscribe([DEAD])
+    message = next(each for _ in range(POLLS_MAX) if (each := consumer.poll(1.0)) is not None)
+    assert message.value() == b"poison"
+    headers = dict(message.headers())
+    assert headers["__dlq.errors.topic"] == TOPIC.encode()
+    assert headers["__dlq.errors.message"] == b"Offset rejected by client."
+    assert consumer.poll(2.0) is None
+    consumer.close()
