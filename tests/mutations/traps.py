@@ -47,6 +47,16 @@ TRAPS: dict[str, Trap] = {
         "KIP-932, KAFKA-19903",
         "records that were delivered often come in ever smaller parts, and at last alone",
     ),
+    "share-dead-letters": Trap(
+        "a record that a share group gave up has two copies in the dead-letter topic, or none",
+        "KIP-1191, which allows duplicates",
+        "one decision commits copies and what they cover; a leader reads that, proves that it leads, and then writes",
+    ),
+    "redrive": Trap(
+        "a redrive that is killed, or run beside another, writes dead letters twice or loses them",
+        "redrive scripts that commit offsets apart from what they write",
+        "one transaction writes the copies and marks what they are of; the next command fences, then reads the marks",
+    ),
     "share-state-epoch": Trap(
         "a late request to make the state of a share partition begins it again while it is being read",
         "Kafka's InitializeShareGroupState, which fences only lower state epochs",
