@@ -291,14 +291,17 @@ def test_a_redrive_that_is_killed_again_and_again_neither_loses_nor_doubles(cli:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
-    letters = 400
+    letters = 600
     for number in range(letters):
         ground.bury(b"%d" % number, offset=number, partition=number % 2)
-    for _ in range(15):
-        process = cli.start("queue", "dead", "redrive", ground.dead, "--yes", "--rate", "150")
-        threading.Event().wait(rng.uniform(0.2, 2.5))
+    for _ in range(10):
+        done = len(ground.read(ground.jobs))
+        process = cli.start("queue", "dead", "redrive", ground.dead, "--yes", "--rate", "20")
+        until_redriven(ground, done + 1)
+        threading.Event().wait(rng.uniform(0.0, 1.5))
         process.send_signal(signal.SIGKILL)
         process.communicate()
+    assert len(ground.read(ground.jobs)) < letters, "it was never killed in the middle"
     cli.ok("queue", "dead", "redrive", ground.dead, "--yes")
     found = Counter(value for _, value, _ in ground.read(ground.jobs))
     assert found == Counter(b"%d" % each for each in range(letters))
