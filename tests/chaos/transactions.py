@@ -36,7 +36,11 @@ SEATS = 3
 OUTPUT_PARTITIONS = 3
 TRANSACTION_TIMEOUT_MS = 10_000
 STALL_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
-"""How long readers of what is committed may be held up by a transaction, faults not counted."""
+"""How long readers of what is committed may be held up by a transaction, faults not counted, on a machine that answers
+quickly."""
+STEPS_OF_AN_END = 10
+"""A transaction whose time is over is ended in about so many steps, of different brokers. On a busy machine each waits for
+its turn as a question of the onlooker does: readers may be held up for so many of its slowest, if that is longer."""
 LOOK_EVERY_S = 0.5
 ASK_TIMEOUT_S = 5.0
 LIFE_S = 40.0
@@ -212,6 +216,8 @@ class StableOffsetWatcher(ClientThread):
         self.partitions = tuple(partitions)
         self.spans: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         """For partitions with an open transaction, when readers were first and last seen to be held up at an offset."""
+        self.looks: list[tuple[int, int]] = []
+        """When each question for both ends of a partition was asked, and answered."""
         self._settings = {"bootstrap.servers": bootstrap, "group.id": self.partitions[0].topic, **QUICK_RETRIES}
 
     def work(self) -> None:
@@ -232,15 +238,17 @@ class StableOffsetWatcher(ClientThread):
 
     def _look(self, partition: TopicPartition, stable: Consumer, high: Consumer) -> bool:
         """Whether everything that is written may be read."""
+        asked_ns = self.recorder.now_ns()
         try:
             # In this order: what is written in between is not held up by anything.
             written = high.get_watermark_offsets(Position(*partition), timeout=ASK_TIMEOUT_S)[1]
             readable = stable.get_watermark_offsets(Position(*partition), timeout=ASK_TIMEOUT_S)[1]
         except KafkaException:
             return False
+        now_ns = self.recorder.now_ns()
+        self.looks.append((asked_ns, now_ns))
         if readable >= written:
             return True
-        now_ns = self.recorder.now_ns()
         since_ns, _ = self.spans.get((partition, readable), (now_ns, now_ns))
         self.spans[partition, readable] = since_ns, now_ns
         return False
