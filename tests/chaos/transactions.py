@@ -39,8 +39,8 @@ STALL_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 """How long readers of what is committed may be held up by a transaction, faults not counted, on a machine that answers
 quickly."""
 STEPS_OF_AN_END = 10
-"""A transaction whose time is over is ended in about so many steps, of different brokers. On a busy machine each waits for
-its turn as a question of the onlooker does: readers may be held up for so many of its slowest, if that is longer."""
+"""A transaction whose time is over is ended in about so many steps, of different brokers. On a busy machine each waits
+for its turn as a question of the onlooker does: readers may be held up for that many of its slowest, if longer."""
 LOOK_EVERY_S = 0.5
 ASK_TIMEOUT_S = 5.0
 LIFE_S = 40.0
