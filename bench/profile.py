@@ -1,7 +1,8 @@
 """`python -m bench.profile SCENARIO`: a flame graph of the broker's CPU by function, native frames included.
 
 The scenario runs with Strandline alone, without warm rounds. py-spy samples every broker that it starts, from its first
-answer to its end. If the repository has a release, its broker takes its turn and gets a graph of its own.
+answer to its end. An earlier commit, the newest release unless another is named, takes its turn and gets a graph of its
+own.
 """
 
 from __future__ import annotations
@@ -158,19 +159,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of the scenario (default 3)")
     parser.add_argument("--rate", type=int, default=100, help="samples per second (default 100)")
     parser.add_argument("--quick", action="store_true", help="tiny rounds: shows that it runs")
+    parser.add_argument("--before", metavar="COMMIT", help="the earlier commit (default: the newest release, if any)")
     return parser.parse_args()
 
 
 def main() -> int:
     options = arguments()
     console = Console(width=None if sys.stdout.isatty() else 160)
-    release = last_release()
+    before = options.before or last_release()
     stage = ProfiledStage(
         rounds=options.rounds,
         warm_rounds=0,
         quick=options.quick,
         with_kafka=False,
-        before=source_of(release) if release else None,
+        before=source_of(before) if before else None,
         rate=options.rate,
         scenario=options.scenario,
         say=lambda line: console.print(line, style="dim", markup=False, highlight=False),
@@ -186,7 +188,7 @@ def main() -> int:
     if STRANDLINE not in sampled:
         console.print(f"{options.scenario} starts no broker of Strandline, or one that did nothing.", style="bold red")
         return 2
-    names = {STRANDLINE: environment([])["commit"], BEFORE: release}
+    names = {STRANDLINE: environment([])["commit"], BEFORE: before}
     columns = {names[column]: stacks for column, stacks in sampled.items()}
     console.print(hottest(columns))
     for path in write(columns, options.scenario, "-quick" if options.quick else ""):
