@@ -34,8 +34,8 @@ def test_an_example_goes_on_after_its_driver_was_killed(example: str, tmp_path: 
     rng = random.Random(seed)
     first, second = feed()
     with embedded(properties=BROKER_PROPERTIES) as node:
-        write(node.bootstrap, first if example == CHANGING else first + second)
-        kill_at_a_random_batch(example, node.bootstrap, tmp_path, rng)
+        parts = [first] if example == CHANGING else thirds(first + second)
+        kill_at_a_random_batch(example, node.bootstrap, tmp_path, rng, parts)
         if example == CHANGING:
             go_on_while_the_table_changes(node.bootstrap, tmp_path, first, second)
         else:
@@ -44,15 +44,29 @@ def test_an_example_goes_on_after_its_driver_was_killed(example: str, tmp_path: 
         CHECKS[example](node.bootstrap, [first, second])
 
 
-def kill_at_a_random_batch(example: str, bootstrap: str, home: Path, rng: random.Random) -> None:
+def thirds(records: list[Record]) -> list[list[Record]]:
+    size = -(-len(records) // 3)
+    return [records[at : at + size] for at in range(0, len(records), size)]
+
+
+def kill_at_a_random_batch(
+    example: str, bootstrap: str, home: Path, rng: random.Random, parts: list[list[Record]]
+) -> None:
     dataset = rng.choice([each.name for each in load(EXAMPLES / example).written])
-    batch = rng.randrange(1 if example == CHANGING else 3)
+    batch = rng.randrange(len(parts))
     into_it_s = rng.uniform(0, IN_A_BATCH_S)
     print(f"killed {into_it_s:.2f} s after batch {batch} of {dataset} began")
+    write(bootstrap, parts[0])
     with PipelineProcess(example, bootstrap, home) as process:
-        process.wait_for_batch(dataset, batch)
+        process.wait_for_batch(dataset, 0)
+        for number in range(1, batch + 1):
+            # The batch before has begun and cannot take this, so there will be another one.
+            write(bootstrap, parts[number])
+            process.wait_for_batch(dataset, number)
         # This is where in the batch it is killed, not a wait for something.
         time.sleep(into_it_s)
+    for part in parts[batch + 1 :]:
+        write(bootstrap, part)
 
 
 def go_on_while_the_table_changes(bootstrap: str, home: Path, first: list[Record], second: list[Record]) -> None:
