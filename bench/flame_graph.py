@@ -5,12 +5,16 @@ A line of sampled stacks is `outermost;...;innermost count`, as py-spy and perf'
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import NamedTuple
 
 Stack = tuple[str, ...]
+
+_PROCESS = re.compile(r'process \d+:"(?:.* -m )?(\S+).*"')
+"""The outermost frame of a process, with its whole command line; its group is the module or the program that runs."""
 
 WIDTH = 1400
 ROW = 17
@@ -51,10 +55,11 @@ class Frame(NamedTuple):
 
 
 def read_stacks(text: str) -> Counter[Stack]:
+    """Count the stacks. A process is named by what it runs: its directories and options are not for the graph."""
     stacks: Counter[Stack] = Counter()
     for line in text.splitlines():
         frames, _, count = line.rpartition(" ")
-        stacks[tuple(frames.split(";"))] += int(count)
+        stacks[tuple(_PROCESS.sub(r"process \1", frame) for frame in frames.split(";"))] += int(count)
     return stacks
 
 

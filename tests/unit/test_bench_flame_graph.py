@@ -16,6 +16,18 @@ def test_equal_stacks_are_counted_together():
     assert read_stacks(STACKS)[("main (a.py:1)", "serve (a.py:9)", "send (libc.so.6)")] == 8
 
 
+def test_a_process_is_named_by_what_it_runs():
+    started = """\
+process 7:"bin/python -m strandline.broker --data some/where -X a=b";main (a.py:1) 2
+process 8:"bin/python -m strandline.broker --data else/where";main (a.py:1) 1
+process 9:"sleep 5";main (a.py:1) 4
+"""
+    assert read_stacks(started) == {
+        ("process strandline.broker", "main (a.py:1)"): 3,
+        ("process sleep", "main (a.py:1)"): 4,
+    }
+
+
 def test_own_time_is_that_of_the_innermost_function():
     own = own_samples(read_stacks(STACKS))
     assert own == {"send (libc.so.6)": 8, "serve (a.py:9)": 3, "parse<T> (b.so)": 1}
