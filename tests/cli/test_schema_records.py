@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, schema_registry
+from confluent_kafka.schema_registry import avro
+from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.cli.conftest import CommandLine
 from tests.cli.schema_files import SchemaFiles, proto, record
 
@@ -187,17 +189,12 @@ def test_a_new_schema_is_checked_with_what_the_topic_holds(
 def test_confluents_serializers_and_ours_read_one_another(
     registry_cli: CommandLine, registry_url: str, files: SchemaFiles, topic: str, bootstrap: str
 ) -> None:
-    pytest.importorskip("httpx")
-    client_module = pytest.importorskip("confluent_kafka.schema_registry")
-    avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     cli, schema = registry_cli, record(("id", "int"), ("note", ["null", "string"], None))
     context = SerializationContext(topic, MessageField.VALUE)
-    with client_module.SchemaRegistryClient({"url": registry_url}) as client:
+    with schema_registry.SchemaRegistryClient({"url": registry_url}) as client:
         payload = avro.AvroSerializer(client, json.dumps(schema))({"id": 5, "note": "x"}, context)
         by_guid = SerializationContext(topic, MessageField.VALUE, headers=[])
-        settings = {"schema.id.serializer": client_module.header_schema_id_serializer}
+        settings = {"schema.id.serializer": schema_registry.header_schema_id_serializer}
         bare = avro.AvroSerializer(client, json.dumps(schema), conf=settings)({"id": 6, "note": None}, by_guid)
         write_bytes(bootstrap, topic, payload)
         write_bytes(bootstrap, topic, bare, headers=by_guid.headers)

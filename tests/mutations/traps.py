@@ -22,6 +22,7 @@ TRAPS: dict[str, Trap] = {
         "a group or a transactional id is looked for in another partition than it was stored in",
         "our own hash before decision 0055; in Kafka, adding partitions to __consumer_offsets hides positions",
         "the cluster says for good which hash it has; every path of every broker computes with that one",
+    ),
     "schema-validation": Trap(
         "a topic takes a record whose schema its readers cannot find, or rejects one that was registered just before",
         "Confluent's and Redpanda's brokers, which cache what is registered",
@@ -513,6 +514,7 @@ TRAPS: dict[str, Trap] = {
         "a record that a reader can not decode is called good, or is shown and written as something else than it says",
         "tools that show a union without its branch and take the first that fits; deserializers that ignore the rest",
         "judge by another library: its bytes, shown as JSON and encoded again, are the same; count what is left over",
+    ),
     "schema-dirty-read": Trap(
         "a client keeps an id for a schema that was never written, and the id is given to another one",
         "registries that change their state first and write it then",

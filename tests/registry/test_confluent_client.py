@@ -7,14 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, schema_registry
+from confluent_kafka.schema_registry import avro
+from confluent_kafka.serialization import MessageField, SerializationContext
 from tests.registry.running_registry import RunningRegistry
-
-pytest.importorskip("httpx")
-schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
-avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
-
-from confluent_kafka import Consumer, Producer  # noqa: E402
-from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: E402
 
 USER = """{"type": "record", "name": "User", "namespace": "sea", "fields": [
     {"name": "name", "type": "string"}, {"name": "boats", "type": "int"}]}"""

@@ -8,15 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka import schema_registry
+from confluent_kafka.schema_registry import json_schema, protobuf
+from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, timestamp_pb2
 from tests.registry.running_registry import RunningRegistry
-
-pytest.importorskip("httpx")
-schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
-json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
-protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
-
-from confluent_kafka.serialization import MessageField, SerializationContext  # noqa: E402
 
 PORT = {
     "$schema": "http://json-schema.org/draft-07/schema#",

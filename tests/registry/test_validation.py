@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, schema_registry
+from confluent_kafka.schema_registry import avro, json_schema, protobuf
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tests.hostile.batches import batch, with_records
@@ -35,12 +36,6 @@ from tests.registry.validated_topics import (
 
 import strandline
 from strandline.errors import ErrorCode
-
-pytest.importorskip("httpx")
-schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
-avro = pytest.importorskip("confluent_kafka.schema_registry.avro")
-json_schema = pytest.importorskip("confluent_kafka.schema_registry.json_schema")
-protobuf = pytest.importorskip("confluent_kafka.schema_registry.protobuf")
 
 INVALID = int(ErrorCode.INVALID_RECORD)
 RAW = b"no schema id at all"

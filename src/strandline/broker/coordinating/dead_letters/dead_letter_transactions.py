@@ -112,12 +112,15 @@ class DeadLetterTransactions:
 
     def ask_coordinator(self, sink_id: str, request: Message, version: int, then: Callable[[Any], object]) -> None:
         """Ask the transaction coordinator of a sink; `then` gets None if there is no answer."""
-        topic = self._environment.image().topic_by_name(TRANSACTION_STATE_TOPIC)
+        image = self._environment.image()
+        topic = image.topic_by_name(TRANSACTION_STATE_TOPIC)
         if topic is None:
             self._create_topic()
             self._runtime.call_soon(then, None)
             return
-        index = partition_of_transactional_id(sink_key(sink_id), partition_count=len(topic.partitions))
+        index = partition_of_transactional_id(
+            sink_key(sink_id), partition_count=len(topic.partitions), hash_level=image.coordinator_hash
+        )
         self.ask(topic.partitions[index].leader, request, version, then, for_records=False)
 
     def ask(
