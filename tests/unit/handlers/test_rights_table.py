@@ -247,6 +247,7 @@ def test_a_request_of_many_names_takes_time_by_their_number(key: int, field: str
         assert getattr(outcome.request, field) == names[1::2]
         return took
 
-    # Ten times as long if time goes with the number, a hundred times if with its square.
+    # Ten times as long if time goes with the number, a hundred times if with its square. The best of some, for one may
+    # have met the collector, which in a large process takes longer than all of them.
     few = seconds(2_000)
-    assert seconds(20_000) < 40 * max(few, 0.005)
+    assert min(seconds(20_000) for _ in range(5)) < 40 * max(few, 0.005)

@@ -30,7 +30,7 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
             ("eligible.leader.replicas.version", 1),
             ("group.version", 1),
             ("metadata.version", 30),
-            ("share.version", 1),
+            ("share.version", 2),
             ("strandline.coordinator.hash", 1),
             ("transaction.version", 2),
         ]
@@ -41,7 +41,7 @@ def test_api_versions_come_from_the_table_that_dispatches(version: int) -> None:
                 ("eligible.leader.replicas.version", 0, 1),
                 ("group.version", 0, 1),
                 ("transaction.version", 0, 2),
-                ("share.version", 0, 1),
+                ("share.version", 0, 2),
                 ("strandline.coordinator.hash", 0, 1),
             ]
         assert [(f.name, f.min_version, f.max_version) for f in answer.supported_features] == supported
