@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import signal
@@ -392,6 +393,18 @@ def test_a_stop_waits_for_requests_that_run(node: SecuredNode) -> None:
         service.slow_may_end.set()
         asking.join(TIMEOUT_S)
     assert answers == [200]
+
+
+async def test_a_connection_that_comes_as_it_stops_is_closed(node: SecuredNode) -> None:
+    door = Service({"listeners": "http://127.0.0.1:0"} | properties(node)).door
+    serving = asyncio.create_task(door.serve())
+    while not door.is_ready:  # noqa: ASYNC110 - it has no event for this
+        await asyncio.sleep(0.01)
+    with socket.create_connection(("127.0.0.1", door.port), TIMEOUT_S) as connection:
+        door.stop()
+        time.sleep(0.3)  # noqa: ASYNC251 - the loop stands still, and has the connection and the stop in one turn
+        await serving
+        assert connection.recv(1) == b""
 
 
 def test_a_process_with_tls_that_is_told_to_stop_ends_well(tmp_path: Path) -> None:

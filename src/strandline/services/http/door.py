@@ -151,7 +151,7 @@ class _Server(uvicorn.Server):
         self._listening = listening
         self._context = context
         self._addresses: Counter[str] = Counter()
-        self._accepting: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._newcomers: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
@@ -173,7 +173,7 @@ class _Server(uvicorn.Server):
             raise InvalidConfig("the service could not start; the log says why")
         self.servers = []
         self._listening.listen(_BACKLOG)
-        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+        self._watch()
         self.started = True
 
     async def on_tick(self, counter: int) -> bool:
@@ -184,29 +184,37 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        assert self._accepting is not None, "it was started"
-        for task in (self._accepting, *self._newcomers):
+        self._is_stopping = True
+        asyncio.get_running_loop().remove_reader(self._listening)
+        for task in tuple(self._newcomers):
             task.cancel()
         await super().shutdown(sockets)
 
-    async def _accept(self) -> None:
+    def _watch(self) -> None:
+        if not self._is_stopping:
+            asyncio.get_running_loop().add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        # Not by a task with `sock_accept`: if it is cancelled, a connection that it has just taken stays open.
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, peer = await loop.sock_accept(self._listening)
-            except OSError as error:
-                # No descriptor is left, or the peer is gone already.
-                log.warning("no connection could be accepted: %s", error)
-                await asyncio.sleep(0.1)
-                continue
-            address = peer[0]
-            if self._addresses.total() >= CONNECTIONS_MAX or self._addresses[address] >= CONNECTIONS_OF_ADDRESS_MAX:
-                connection.close()
-                continue
-            self._addresses[address] += 1
-            task = loop.create_task(self._admit(connection, address))
-            self._newcomers.add(task)
-            task.add_done_callback(self._newcomers.discard)
+        try:
+            connection, peer = self._listening.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            # No descriptor is left, or the peer is gone already.
+            log.warning("no connection could be accepted: %s", error)
+            loop.remove_reader(self._listening)
+            loop.call_later(0.1, self._watch)
+            return
+        address = peer[0]
+        if self._addresses.total() >= CONNECTIONS_MAX or self._addresses[address] >= CONNECTIONS_OF_ADDRESS_MAX:
+            connection.close()
+            return
+        self._addresses[address] += 1
+        task = loop.create_task(self._admit(connection, address))
+        self._newcomers.add(task)
+        task.add_done_callback(lambda ended: self._on_admitted(ended, connection, address))
 
     async def _admit(self, connection: socket.socket, address: str) -> None:
         state = self.lifespan.state
@@ -214,14 +222,17 @@ class _Server(uvicorn.Server):
         tls: dict[str, Any] = {}
         if self._context is not None:
             tls = {"ssl": self._context(), "ssl_handshake_timeout": HANDSHAKE_S_MAX}
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: made, connection, **tls)
-        except (OSError, asyncio.CancelledError) as error:
-            # The handshake failed; the connection was never that of the protocol.
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: made, connection, **tls)
+
+    def _on_admitted(self, task: asyncio.Task[None], connection: socket.socket, address: str) -> None:
+        self._newcomers.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            # It never began, or the handshake failed; the connection was never that of the protocol.
             connection.close()
             self._forget(address)
-            if isinstance(error, asyncio.CancelledError):
-                raise
+        if error is not None and not isinstance(error, OSError):
+            log.error("a connection could not be served", exc_info=error)
 
     def _forget(self, address: str) -> None:
         self._addresses[address] -= 1
