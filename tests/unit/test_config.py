@@ -373,6 +373,7 @@ def test_a_setting_without_a_reader_says_that_it_has_no_effect(config_class: typ
         "inter_broker_listener_name": "inter_broker_listener",
         "security_inter_broker_protocol": "inter_broker_listener",
         "internal_segment_bytes": "segment_bytes",
+        "delay_max_ms": "timestamp_after_max_ms",
         "cleanup_policy": "compact",
         "compression_type": "compression_codec",
         "message_timestamp_type": "log_append_time",

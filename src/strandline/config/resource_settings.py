@@ -12,7 +12,17 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from strandline.config.group_settings import GroupSettings
-from strandline.config.settings import READ_ONLY, Allowed, Setting, Synonym, Value, at_least, one_of, settings_of
+from strandline.config.settings import (
+    READ_ONLY,
+    Allowed,
+    Setting,
+    Synonym,
+    Value,
+    at_least,
+    between,
+    one_of,
+    settings_of,
+)
 from strandline.config.share_group_settings import ShareGroupSettings
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.runtime.bounded_patterns import bounded_pattern
@@ -20,6 +30,7 @@ from strandline.runtime.bounded_patterns import bounded_pattern
 INTERVAL_MS_MIN: Final = 100
 INTERVAL_MS_MAX: Final = 3_600_000
 DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
+BACKOFF_MS_MAX: Final = 86_400_000
 MATCH_PATTERN_LENGTH_MAX: Final = 256
 MATCH_SELECTORS: Final = frozenset(
     {
@@ -99,6 +110,30 @@ GROUP_SETTINGS: Final[dict[str, Setting]] = {
             None,
             "Whether dead letters have the key, the value and the headers of the record, not only where it is.",
         ),
+        Setting(
+            "share.order",
+            "string",
+            "none",
+            one_of("none", "key"),
+            "Strandline's own. `key`: records of one key are delivered one at a time and in the order of the log, also "
+            "after a release or a time-out; records of other keys go on. Records without a key have no order.",
+        ),
+        Setting(
+            "strandline.share.backoff.ms",
+            "int",
+            0,
+            between(0, BACKOFF_MS_MAX),
+            "Strandline's own. How long a record waits after a consumer released it or its lock timed out, until it is "
+            "delivered again; after each further delivery twice as long. 0 for no wait. After a change of leaders a "
+            "record may come early.",
+        ),
+        Setting(
+            "strandline.share.backoff.max.ms",
+            "int",
+            60_000,
+            between(0, BACKOFF_MS_MAX),
+            "Strandline's own. The longest wait after a release or a time-out.",
+        ),
         _streams("streams.session.timeout.ms", 45_000, at_least(1), "How long a silent streams member stays."),
         _streams("streams.heartbeat.interval.ms", 5_000, at_least(1), "How often a streams member sends a heartbeat."),
         _streams("streams.assignment.interval.ms", 1_000, at_least(0), "The shortest time between assignments."),
@@ -145,6 +180,14 @@ def check_group(overrides: Mapping[str, str], text_of_node: Callable[[str], str 
             f"share.auto.offset.reset={reset!r} is not allowed; expected earliest, latest or by_duration:PnDTnHnMn.nS"
         )
     _check_dead_letter_topic(str(values.get(DEAD_LETTER_TOPIC, "")).strip())
+    backoff, backoff_max = (
+        values.get(name, GROUP_SETTINGS[name].default)
+        for name in ("strandline.share.backoff.ms", "strandline.share.backoff.max.ms")
+    )
+    if isinstance(backoff, int) and isinstance(backoff_max, int) and backoff > backoff_max:
+        raise InvalidConfig(
+            f"strandline.share.backoff.ms={backoff} is above strandline.share.backoff.max.ms={backoff_max}"
+        )
     for bound in _BOUNDS:
         value, limit = values.get(bound.name), text_of_node(bound.node_name)
         if not isinstance(value, int) or limit is None:

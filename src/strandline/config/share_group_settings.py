@@ -115,6 +115,14 @@ class ShareGroupSettings:
         between(2_000, 10_000),
         "The most records in flight a share group may be given.",
     )
+    strandline_share_partition_max_waiting_records: int = integer(
+        "strandline.share.partition.max.waiting.records",
+        1_000_000,
+        between(1_000, 10_000_000),
+        "Strandline's own. Records of one partition that may wait in a share group, until they are due, for their "
+        "back-off or for others of their key (there at most 100000). While there are so many, no new ones are "
+        "delivered. Each takes up to 30 bytes in memory, one that waits for its key up to 300.",
+    )
     group_share_max_share_sessions: int = integer(
         "group.share.max.share.sessions", 2_000, at_least(1), "Share sessions that a broker keeps."
     )

@@ -327,6 +327,19 @@ class TopicConfig:
         False,
         "Whether share groups may write their dead letters to this topic. Its owner decides that.",
     )
+    delay_enable: bool = boolean(
+        "strandline.delay.enable",
+        False,
+        "Strandline's own. Share groups get a record when the time that it carries has come, and not before. Other "
+        "consumers read the log as it is. It needs `message.timestamp.type=CreateTime`.",
+    )
+    delay_max_ms: int = long(
+        "strandline.delay.max.ms",
+        7 * DAY_MS,
+        between(0, 366 * DAY_MS),
+        "Strandline's own. How far a record's timestamp may lie after the broker's clock where "
+        "`strandline.delay.enable` is set, in place of `message.timestamp.after.max.ms`; else INVALID_TIMESTAMP.",
+    )
     leader_throttled_replicas: tuple[str, ...] = words(
         "leader.replication.throttled.replicas",
         (),
@@ -373,6 +386,8 @@ class TopicConfig:
     def __post_init__(self) -> None:
         if self.internal_segment_bytes is not None:
             object.__setattr__(self, "segment_bytes", self.internal_segment_bytes)
+        if self.delay_enable:
+            object.__setattr__(self, "timestamp_after_max_ms", self.delay_max_ms)
         object.__setattr__(self, "compact", "compact" in self.cleanup_policy)
         object.__setattr__(
             self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
@@ -399,6 +414,11 @@ class TopicConfig:
         if resolved.audit_chain and resolved.compact:
             raise InvalidConfig(
                 "strandline.audit.chain=true cannot be used with cleanup.policy=compact, which removes records"
+            )
+        if resolved.delay_enable and resolved.log_append_time:
+            raise InvalidConfig(
+                "strandline.delay.enable needs message.timestamp.type=CreateTime, because a record is due at the time "
+                "that its producer gave it"
             )
         return resolved
 

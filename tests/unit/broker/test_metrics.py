@@ -142,6 +142,7 @@ async def test_every_family_can_be_read(running: Running) -> None:
         }
         assert missing <= {
             "kafka_server_sharepartitionmetrics_inflightmessagecount",
+            "strandline_share_waiting_records",
             "strandline_connections_by_software",
             "strandline_log_dirty_ratio",
             "strandline_logins",

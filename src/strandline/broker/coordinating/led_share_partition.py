@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
+from strandline.config.settings import LONG_MAX
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
 from strandline.coordinators.shares.delivery.share_partition import (
     RENEW,
@@ -24,6 +25,7 @@ from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
 from strandline.log.segment.log_slice import LogSlice
+from strandline.log.segment.segment import ColdRead
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.share_batches import SliceBatches, load_aborted
@@ -213,7 +215,7 @@ class LedSharePartition:
             partition.offset_for_timestamp(partition.runtime.now_ms() - _milliseconds(reset), found)
 
     def _begin(self, state: ShareState, start_offset: int) -> None:
-        self.share = SharePartition(state, start_offset)
+        self.share = SharePartition(state, start_offset, is_key_ordered=self.settings.is_key_ordered)
         self.share.move_start(self.partition.log_start_offset)
         self._bury()
         self._send_all()
@@ -226,10 +228,18 @@ class LedSharePartition:
         if share is None:
             return False
         settings, partition = self.settings, self.partition
+        if share.is_key_ordered != settings.is_key_ordered:
+            if share.locks.next_deadline is None and self._is_written:
+                # Later, because the caller may be about to wait here.
+                partition.runtime.call_soon(self.drop)
+            # Until then nothing is acquired, so that nothing is in flight when the other order begins.
+            return False
+        share.is_delayed = partition.config.delay_enable
         if partition.log_start_offset > share.start_offset:
             share.move_start(partition.log_start_offset)
+        self._ripen()
         visible = partition.last_stable_offset if settings.is_read_committed else partition.high_watermark
-        return share.next_offset < visible and share.has_room(settings.record_locks_max)
+        return share.next_offset < visible and share.has_room(settings)
 
     def read(self, size_bytes_max: int, *, at_least_one: bool, may_block: bool) -> LogSlice | None:
         """Return batches from the next offset on. Raises ColdRead, or StrandlineError if the log cannot be read."""
@@ -258,7 +268,7 @@ class LedSharePartition:
     ) -> tuple[LogSlice | None, list[AcquiredRange]]:
         """Give a member records of what was read; return the batches that hold them. Raises ColdRead.
 
-        None are left if all were aborted: then there may be others behind them.
+        None are left if all were aborted, or are held back: then there may be others behind them.
         """
         share, settings, runtime = self.share, self.settings, self.partition.runtime
         assert share is not None
@@ -274,7 +284,10 @@ class LedSharePartition:
             records_max=records_max,
             batch_size=batch_size,
             is_strict=is_strict,
+            now_ms=runtime.now_ms(),
         )
+        if not taken and batches.is_cold:
+            raise ColdRead
         if taken and settings.is_read_committed:
             taken = share.discard(taken, batches.aborted(self.partition))
         self._arm()
@@ -351,14 +364,36 @@ class LedSharePartition:
         elif self._may_retire:
             self.drop()
         else:
+            self._arm()
             self.wake()
 
-    # Locks
+    # Locks and records that are held back
+
+    def _ripen(self) -> bool:
+        """Offer records whose time has come. Return whether there were any."""
+        runtime, share = self.partition.runtime, self.share
+        assert share is not None
+        if not share.held.is_timed:
+            return False
+        # Where a topic delays no more, all are due.
+        now_ms = runtime.now_ms() if share.is_delayed else LONG_MAX
+        return share.held.ripen(now_ms, int(runtime.monotonic() * 1000))
+
+    def _next_deadline(self) -> float | None:
+        runtime, share = self.partition.runtime, self.share
+        assert share is not None
+        deadline, now = share.locks.next_deadline, runtime.monotonic()
+        wait_ms = share.held.wait_ms(runtime.now_ms(), int(now * 1000)) if share.held.is_timed else None
+        if wait_ms is None:
+            return deadline
+        # It may be over already: one turn offers only so many.
+        ripe = now + max(0, wait_ms) / 1000
+        return ripe if deadline is None else min(deadline, ripe)
 
     def _arm(self) -> None:
-        """Look again when the next lock ends."""
+        """Look again when the next lock ends, or a record may be delivered."""
         assert self.share is not None
-        deadline = self.share.locks.next_deadline
+        deadline = self._next_deadline()
         if deadline is None or self.is_dropped or (self._timer is not None and self._timer_at <= deadline):
             return
         if self._timer is not None:
@@ -374,10 +409,12 @@ class LedSharePartition:
         timeouts = share.timeouts
         write = share.expire(self.partition.runtime.monotonic(), self.settings)
         self._counts.lock_timeouts += share.timeouts - timeouts
+        is_ripe = self._ripen()
         self._arm()
         if write is not None:
             self.store(write, _ignore)
             self._bury()
+        if write is not None or is_ripe:
             self.wake()
 
     def store(self, write: StateWrite, then: Callable[[ErrorCode], object]) -> None:
@@ -454,8 +491,12 @@ class LedSharePartition:
             self.drop()
 
     @property
+    def _is_written(self) -> bool:
+        return not self.writes and (self.writer is None or not self.writer.is_working)
+
+    @property
     def _may_retire(self) -> bool:
-        return self.is_retiring and not self.writes and (self.writer is None or not self.writer.is_working)
+        return self.is_retiring and self._is_written
 
     def drop(self, code: ErrorCode = ErrorCode.NONE) -> None:
         """Forget it. Readers look for the leader again, or are answered with the error if there is one."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 DEAD_LETTERS_FROM: Final = 2
 """The level of `share.version` from which on groups have dead letters."""
 
+_DEFAULTS: Final = ShareSettings()
+
 
 class ShareDelivery:
     """Delivers records of the partitions that this broker leads to the members of share groups."""
@@ -160,6 +162,10 @@ def _settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettin
         overrides.get("share.renew.acknowledge.enable", "true").strip().lower() == "true",
         dead_letter_topic=overrides.get("errors.deadletterqueue.topic.name", "").strip(),
         copies_dead_letters=_is_true(overrides.get("errors.deadletterqueue.copy.record.enable")),
+        is_key_ordered=overrides.get("share.order", "none").lower() == "key",
+        backoff_ms=int(overrides.get("strandline.share.backoff.ms", _DEFAULTS.backoff_ms)),
+        backoff_max_ms=int(overrides.get("strandline.share.backoff.max.ms", _DEFAULTS.backoff_max_ms)),
+        waiting_records_max=config.strandline_share_partition_max_waiting_records,
     )
 
 

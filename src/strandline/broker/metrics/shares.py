@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.metrics.scrape import Scrape
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW
+from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW, SharePartition
 from strandline.observability.exposition import Metric, Sample, escaped
 
 if TYPE_CHECKING:
@@ -32,13 +32,18 @@ def _acknowledgements(scrape: Scrape) -> Iterator[Sample]:
         yield f'acktype="{name}"', 0 if delivery is None else delivery.counts.acknowledged[kind]
 
 
-def _in_flight(scrape: Scrape) -> Iterator[Sample]:
-    delivery = scrape.node.late.share_delivery.loaded
-    # Copied: in between they change.
-    for led in () if delivery is None else list(delivery.loaded()):
-        if led.share is not None:
-            labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
-            yield f'{labels},partition="{led.partition.index}"', led.share.in_flight
+def _each(read: Callable[[SharePartition], int]) -> Callable[[Scrape], Iterator[Sample]]:
+    """A line for each share partition that is loaded."""
+
+    def samples(scrape: Scrape) -> Iterator[Sample]:
+        delivery = scrape.node.late.share_delivery.loaded
+        # Copied: in between they change.
+        for led in () if delivery is None else list(delivery.loaded()):
+            if led.share is not None:
+                labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
+                yield f'{labels},partition="{led.partition.index}"', read(led.share)
+
+    return samples
 
 
 def _dead_letters(read: Callable[[DeadLetterCounts], int]) -> Callable[[Scrape], Iterator[Sample]]:
@@ -89,7 +94,15 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "gauge",
         "Records between the first that is not done and the last that was delivered. Nothing new is delivered at "
         "`group.share.partition.max.record.locks`.",
-        _in_flight,
+        _each(lambda share: share.in_flight),
+        ("group", "topic", "partition"),
+    ),
+    Metric(
+        "strandline_share_waiting_records",
+        "gauge",
+        "Records that a share group does not get yet: not due, backed off, or behind others of their keys. New "
+        "ones are not looked at above `strandline.share.partition.max.waiting.records`.",
+        _each(lambda share: share.held.count),
         ("group", "topic", "partition"),
     ),
     Metric(

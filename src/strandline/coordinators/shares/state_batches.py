@@ -54,6 +54,19 @@ class StateBatches:
             batches[low:high] = _merged(batches[low:high], new)
 
 
+def joined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+    """Return batches in order, without what is below the start offset, and neighbours that are alike as one."""
+    result: list[StateBatch] = []
+    for first, last, state, count in sorted(batches):
+        if last < start_offset:
+            continue
+        if result and result[-1][1] + 1 == first and result[-1][2:] == (state, count):
+            result[-1] = StateBatch(result[-1].first_offset, last, state, count)
+        else:
+            result.append(StateBatch(max(first, start_offset), last, state, count))
+    return tuple(result)
+
+
 def _merged(touched: list[StateBatch], new: StateBatch) -> list[StateBatch]:
     """Return sorted batches with `new` in them."""
     merged: list[StateBatch] = []

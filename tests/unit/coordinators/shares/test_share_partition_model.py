@@ -57,6 +57,12 @@ class FakeBatches:
     def bases(self, first: int, last: int) -> list[int]:
         return [base for base, _ in self.batches if first <= base <= last]
 
+    def undue(self, first: int, last: int, now_ms: int) -> list[tuple[int, int, int]]:
+        return []
+
+    def keys(self, first: int, last: int) -> list[tuple[int, int]]:
+        return []
+
 
 @dataclass
 class Record:

@@ -2,12 +2,17 @@
 
 Records that were delivered often come in ever smaller parts and by themselves, and at their last delivery one by one:
 one record that kills its consumers must not archive its neighbours.
+
+Where records may be held back, until they are due or behind others of their key, the two take turns: a batch of the log
+becomes available, and what may be delivered of it is acquired.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from strandline.coordinators.shares.delivery.held_back import BEHIND_KEY, HeldBack
 from strandline.coordinators.shares.delivery.offset_ranges import (
     ACQUIRED,
     AVAILABLE,
@@ -19,6 +24,9 @@ from strandline.coordinators.shares.delivery.record_locks import RecordLock
 
 if TYPE_CHECKING:
     from strandline.coordinators.shares.delivery.share_settings import ShareSettings
+
+LOOKED_MAX: Final = 1_000
+"""Batches that one request looks at where records may be held back; the next request goes on."""
 
 
 class LogBatches(Protocol):
@@ -34,13 +42,37 @@ class LogBatches(Protocol):
     def bases(self, first: int, last: int) -> list[int]:
         """Return the base offsets of the batches that begin between two offsets."""
 
+    def undue(self, first: int, last: int, now_ms: int) -> list[tuple[int, int, int]] | None:
+        """Return what is not due between two offsets of a batch: first, last and earliest due time of each run.
+
+        None if the batch cannot be opened now.
+        """
+
+    def keys(self, first: int, last: int) -> list[tuple[int, int]] | None:
+        """Return the records with a key between two offsets of a batch: offset, and a hash of the key.
+
+        None if the batch cannot be opened now.
+        """
+
 
 class DeliveryRanges(Protocol):
     """A share partition, as records are acquired from it."""
 
     ranges: OffsetRanges
+    held: HeldBack
     start_offset: int
     end_offset: int
+
+    @property
+    def next_offset(self) -> int:
+        """Return the first offset that may be acquired."""
+
+    @property
+    def unseen_offset(self) -> int:
+        """Return the first offset that was not looked at."""
+
+    def room(self, settings: ShareSettings) -> int:
+        """Return how many new records may be acquired."""
 
     def append(self, new: DeliveryRange) -> None:
         """Put a range behind the end offset."""
@@ -61,7 +93,19 @@ class AcquiredRange(NamedTuple):
 class Acquisition:
     """One request of a member for records of one share partition."""
 
-    __slots__ = ("_batches", "_is_strict", "_left", "_lock", "_partition", "_records_max", "_settings", "taken")
+    __slots__ = (
+        "_batches",
+        "_is_strict",
+        "_left",
+        "_lock",
+        "_looked",
+        "_now_ms",
+        "_partition",
+        "_records_max",
+        "_settings",
+        "_sifted",
+        "taken",
+    )
 
     def __init__(
         self,
@@ -80,7 +124,19 @@ class Acquisition:
         self._records_max = self._left = records_max
         self._is_strict = is_strict
         """Whether `records_max` holds to the record; else whole batches of the log are acquired."""
+        self._now_ms: int | None = None
+        """The time by which records are due; None if all are."""
+        self._sifted = -1
+        """The due times of records up to this offset are known."""
+        self._looked = 0
+        """Batches that were looked at."""
         self.taken: list[AcquiredRange] = []
+
+    def take_by_turns(self, now_ms: int | None) -> None:
+        """Acquire what is available, then look at one more batch, and so on. Records are due by `now_ms` if given."""
+        self._now_ms = now_ms
+        while self.take_released(self._partition.next_offset) and self._look():
+            pass
 
     def take_released(self, offset: int) -> bool:
         """Acquire available records from `offset` on. Return whether new ones may follow."""
@@ -88,9 +144,14 @@ class Acquisition:
         at = ranges.index(offset)
         while at < len(ranges):
             found = ranges.ranges[at]
-            if found.state == AVAILABLE and found.change is None:
-                if self._is_far(found.first):
-                    return False
+            if self._is_far(found.first):
+                return False
+            if found.state == AVAILABLE and found.change is None and not found.held:
+                if self._now_ms is not None and not found.count and found.first > self._sifted:
+                    if not self._sift(at, self._now_ms):
+                        return False
+                    at = ranges.index(found.first if self.taken else self._partition.next_offset)
+                    continue
                 if found.count >= self._settings.shrinks_from:
                     if not self.taken:
                         self._take_shrunk(at)
@@ -115,6 +176,8 @@ class Acquisition:
         last = min(target if self._is_strict or is_strict else found.last, covered)
         if last < found.last:
             self._partition.offer(ranges.split(at, last + 1))
+        if not found.count:
+            found.batch = found.first, last
         found.state = ACQUIRED
         found.count += 1
         found.lock = self._lock
@@ -134,7 +197,7 @@ class Acquisition:
             left = min(left, self._left)
         while left > 0 and at < len(ranges):
             found = ranges.ranges[at]
-            if found.state == AVAILABLE and found.change is None:
+            if found.state == AVAILABLE and found.change is None and not found.held:
                 if found.batch != batch or found.count != count:
                     return
                 first, end = found.first, found.last
@@ -149,8 +212,7 @@ class Acquisition:
     def take_new(self, batch_size: int) -> None:
         """Acquire records behind the end offset, in ranges of about `batch_size`."""
         partition = self._partition
-        room = self._settings.record_locks_max - (partition.end_offset - partition.start_offset)
-        count = min(self._left, room)
+        count = min(self._left, partition.room(self._settings))
         first = max(partition.end_offset, self._batches.first_offset)
         if count <= 0:
             return
@@ -158,8 +220,7 @@ class Acquisition:
         if covered < first:
             return
         last = min(covered, first + count - 1) if self._is_strict else covered
-        if first > partition.end_offset:
-            partition.append(DeliveryRange(partition.end_offset, first - 1, GAP, 0, (partition.end_offset, first - 1)))
+        self._append_gap(first)
         begin = first
         if not self._is_strict and last - first + 1 > batch_size:
             for base in self._batches.bases(first + 1, last):
@@ -168,11 +229,68 @@ class Acquisition:
                     begin = base
         self._append(begin, last)
 
+    def _append_gap(self, end: int) -> None:
+        """Put offsets behind the end offset that the log does not have."""
+        first = self._partition.end_offset
+        if first < end:
+            self._partition.append(DeliveryRange(first, end - 1, GAP, 0, (first, end - 1)))
+
     def _append(self, first: int, last: int) -> None:
         new = DeliveryRange(first, last, ACQUIRED, 1, (first, last))
         new.lock = self._lock
         self._partition.append(new)
         self._note(new)
+
+    def _look(self) -> bool:
+        """Make the next batch available, as far as its keys allow. Return False if there is none, or no room."""
+        partition = self._partition
+        first = max(partition.unseen_offset, self._batches.first_offset)
+        is_new = first >= partition.end_offset
+        if self._looked >= LOOKED_MAX or self._is_far(first) or (is_new and partition.room(self._settings) <= 0):
+            return False
+        last = self._batches.cover(first)
+        keyed = None if last < first else [] if partition.held.keys is None else self._batches.keys(first, last)
+        if keyed is None:
+            return False
+        self._looked += 1
+        if last >= partition.end_offset:
+            self._append_gap(first)
+            new = DeliveryRange(partition.end_offset, last, AVAILABLE, 0, (first, last))
+            partition.append(new)
+            if partition.held.keys is None:
+                partition.offer(new)
+            else:
+                partition.held.hold(new, BEHIND_KEY)
+                partition.ranges.join(new)
+        if partition.held.keys is not None:
+            partition.held.scan(last, keyed)
+        return True
+
+    def _sift(self, at: int, now_ms: int) -> bool:
+        """Hold back what is not due of the first batch in an available range. Return False if that is unknown."""
+        partition, ranges = self._partition, self._partition.ranges
+        found = ranges.ranges[at]
+        last = min(found.last, self._batches.cover(found.first))
+        if last < found.first or self._looked >= LOOKED_MAX:
+            return False
+        undue = self._batches.undue(found.first, last, now_ms)
+        if undue is None:
+            return False
+        self._looked += 1
+        self._sifted = last
+        if last < found.last:
+            partition.offer(ranges.split(at, last + 1))
+        for begin, end, due_ms in undue:
+            if ranges.ranges[at].first < begin:
+                ranges.split(at, begin)
+                at += 1
+            waiting = ranges.ranges[at]
+            if end < waiting.last:
+                partition.offer(ranges.split(at, end + 1))
+            partition.held.delay(waiting, due_ms)
+            ranges.join(waiting)
+            at = ranges.index(end + 1)
+        return True
 
     def _note(self, acquired: DeliveryRange) -> None:
         self._left -= len(acquired)
@@ -186,3 +304,20 @@ class Acquisition:
             taken[-1] = AcquiredRange(before.first, acquired.last, acquired.count)
         else:
             taken.append(AcquiredRange(acquired.first, acquired.last, acquired.count))
+
+
+def is_among(taken: Iterable[AcquiredRange], found: DeliveryRange) -> bool:
+    """Return whether a range is part of what was acquired."""
+    return any(each.first <= found.first and found.last <= each.last for each in taken)
+
+
+def without(taken: AcquiredRange, first: int, last: int) -> list[AcquiredRange]:
+    """Return what is left of acquired records outside of an aborted range."""
+    if last < taken.first or taken.last < first:
+        return [taken]
+    pieces = []
+    if taken.first < first:
+        pieces.append(AcquiredRange(taken.first, first - 1, taken.delivery_count))
+    if last < taken.last:
+        pieces.append(AcquiredRange(last + 1, taken.last, taken.delivery_count))
+    return pieces

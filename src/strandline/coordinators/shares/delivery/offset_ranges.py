@@ -25,7 +25,7 @@ DONE: Final = frozenset((ACKNOWLEDGED, ARCHIVED, GAP))
 class DeliveryRange:
     """Offsets from `first` to `last` that have the same state."""
 
-    __slots__ = ("batch", "change", "count", "first", "is_rejected", "last", "lock", "state")
+    __slots__ = ("batch", "change", "count", "first", "held", "is_rejected", "last", "lock", "state")
 
     def __init__(self, first: int, last: int, state: int, count: int, batch: tuple[int, int]) -> None:
         self.first = first
@@ -41,6 +41,8 @@ class DeliveryRange:
         """The change that led to `state` and is not committed yet."""
         self.is_rejected = False
         """Whether a member rejected the records, which is the cause if they become dead letters."""
+        self.held = 0
+        """Why available records are held back, as `held_back` says; 0 if a member may get them."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -52,9 +54,12 @@ class DeliveryRange:
         """Return whether two neighbours can be one range."""
         if self.state != other.state or self.change is not None or other.change is not None:
             return False
-        return self.state in DONE or (
-            self.count == other.count and self.lock is other.lock and self.batch == other.batch
-        )
+        if self.state in DONE:
+            return True
+        if self.count != other.count or self.lock is not other.lock or self.held != other.held:
+            return False
+        # The first delivery makes the batch.
+        return self.batch == other.batch or not self.count
 
 
 class OffsetRanges:
@@ -93,7 +98,8 @@ class OffsetRanges:
         """Cut the range at an index in two, so that one begins with `offset`. Return that one."""
         left = self.ranges[at]
         right = DeliveryRange(offset, left.last, left.state, left.count, left.batch)
-        right.lock, right.change, right.is_rejected = left.lock, left.change, left.is_rejected
+        right.lock, right.change, right.held = left.lock, left.change, left.held
+        right.is_rejected = left.is_rejected
         left.last = offset - 1
         self.firsts.insert(at + 1, offset)
         self.ranges.insert(at + 1, right)

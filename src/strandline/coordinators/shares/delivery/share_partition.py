@@ -11,8 +11,16 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
-from strandline.coordinators.shares.delivery.acquisition import AcquiredRange, Acquisition, LogBatches
+from strandline.coordinators.shares.delivery.acquisition import (
+    AcquiredRange,
+    Acquisition,
+    LogBatches,
+    is_among,
+    without,
+)
 from strandline.coordinators.shares.delivery.dead_ranges import DeadRange, buried
+from strandline.coordinators.shares.delivery.held_back import BEHIND_KEY, HeldBack
+from strandline.coordinators.shares.delivery.key_order import KeyOrder
 from strandline.coordinators.shares.delivery.offset_ranges import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -27,6 +35,7 @@ from strandline.coordinators.shares.delivery.offset_ranges import (
 from strandline.coordinators.shares.delivery.record_locks import RecordLock, RecordLocks
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
+from strandline.coordinators.shares.state_batches import joined
 from strandline.errors import ErrorCode, RequestError
 
 GAP_TYPE: Final = 0
@@ -59,10 +68,12 @@ class StateWrite(NamedTuple):
 class StateChange:
     """Changes of one request, until they are stored or taken back."""
 
-    __slots__ = ("ranges", "write")
+    __slots__ = ("ranges", "released", "write")
 
     def __init__(self) -> None:
         self.ranges: list[DeliveryRange] = []
+        self.released: tuple[float, ShareSettings] | None = None
+        """When a member released records, and the settings by which they are backed off."""
         self.write = StateWrite(NO_START_OFFSET, 0, ())
 
 
@@ -77,6 +88,8 @@ class SharePartition:
         "dead",
         "done_count",
         "end_offset",
+        "held",
+        "is_delayed",
         "locks",
         "ranges",
         "start_offset",
@@ -84,11 +97,14 @@ class SharePartition:
         "timeouts",
     )
 
-    def __init__(self, state: ShareState, start_offset: int) -> None:
+    def __init__(self, state: ShareState, start_offset: int, *, is_key_ordered: bool = False) -> None:
         """Begin with a stored state. `start_offset` is that of the state, or the one found for a state without one."""
         self.state_epoch = state.state_epoch
         self.start_offset = self.end_offset = start_offset
         self.ranges = OffsetRanges()
+        self.held = HeldBack(self.ranges, self.offer, KeyOrder(start_offset) if is_key_ordered else None)
+        self.is_delayed = False
+        """Whether records are due at the time that they carry, and not before."""
         self.locks = RecordLocks()
         self.done_count = 0
         """Offsets from the start offset on whose delivery is complete."""
@@ -118,8 +134,15 @@ class SharePartition:
     def _append_loaded(self, first: int, last: int, state: int, count: int) -> None:
         new = DeliveryRange(first, last, state, count, (first, last))
         self.append(new)
-        if state == AVAILABLE:
+        if state == AVAILABLE and self.held.keys is not None:
+            # Its keys are not known yet.
+            self.held.hold(new, BEHIND_KEY)
+        elif state == AVAILABLE:
             self.offer(new)
+
+    @property
+    def is_key_ordered(self) -> bool:
+        return self.held.keys is not None
 
     @property
     def in_flight(self) -> int:
@@ -127,18 +150,34 @@ class SharePartition:
 
     @property
     def next_offset(self) -> int:
-        """Return the first offset that may be acquired: an available one, or the end offset."""
+        """Return the first offset that may be acquired: an available one, or the first that was not looked at."""
         available = self._available
         while available:
             found = self.ranges.find(available[0])
-            if found is not None and found.state == AVAILABLE and found.change is None:
+            if found is not None and found.state == AVAILABLE and found.change is None and not found.held:
                 return found.first
             self._queued.discard(heappop(available))
-        return self.end_offset
+        return self.unseen_offset
 
-    def has_room(self, record_locks_max: int) -> bool:
+    @property
+    def unseen_offset(self) -> int:
+        """Return the end offset, or before it the first one whose key must be looked at before it is delivered."""
+        keys = self.held.keys
+        return self.end_offset if keys is None else max(keys.scanned, self.start_offset)
+
+    def has_room(self, settings: ShareSettings) -> bool:
         """Return whether anything may be acquired: a released record, or a new one."""
-        return self.in_flight < record_locks_max or self.next_offset < self.end_offset
+        return self.room(settings) > 0 or self.next_offset < self.end_offset
+
+    def room(self, settings: ShareSettings) -> int:
+        """Return how many new records may be acquired."""
+        if self._holds_back(settings):
+            return self.held.room(self.in_flight - self.done_count, settings)
+        return settings.record_locks_max - self.in_flight
+
+    def _holds_back(self, settings: ShareSettings) -> bool:
+        """Return whether records may be held back."""
+        return self.is_delayed or self.is_key_ordered or settings.backoff_ms > 0
 
     # Acquiring
 
@@ -152,19 +191,28 @@ class SharePartition:
         records_max: int,
         batch_size: int,
         is_strict: bool = False,
+        now_ms: int = 0,
     ) -> list[AcquiredRange]:
-        """Give a member records out of `batches`, which were read from `next_offset` on."""
+        """Give a member records out of `batches`, which were read from `next_offset` on.
+
+        `now_ms` is the clock of the records, by which they are due.
+        """
         if records_max <= 0:
             return []
+        if self.is_key_ordered and self.unseen_offset < batches.first_offset:
+            # The log does not have them, so they have no keys.
+            self.held.scan(batches.first_offset - 1, ())
         self._archive_missing(batches.first_offset)
         offset = self.next_offset
         lock = RecordLock(member_id, now + settings.lock_duration_ms / 1000, settings.lock_duration_ms)
         acquisition = Acquisition(self, lock, batches, settings, records_max=records_max, is_strict=is_strict)
-        if acquisition.take_released(offset):
+        if self.is_delayed or self.is_key_ordered:
+            acquisition.take_by_turns(now_ms if self.is_delayed else None)
+        elif acquisition.take_released(offset):
             acquisition.take_new(max(1, batch_size))
         if lock.held:
             self.locks.add(lock)
-            self._advance()
+        self._advance()
         return acquisition.taken
 
     def discard(self, taken: Iterable[AcquiredRange], aborted: Iterable[tuple[int, int]]) -> list[AcquiredRange]:
@@ -176,11 +224,11 @@ class SharePartition:
         for first, last in aborted:
             first, last = max(first, self.start_offset), min(last, self.end_offset - 1)
             for found in self.ranges.carve(first, last) if first <= last else ():
-                if found.state == ACQUIRED and found.change is None and _is_among(left, found):
+                if found.state == ACQUIRED and found.change is None and is_among(left, found):
                     assert found.lock is not None
                     self.locks.let_go(found.lock, len(found))
                     self._end(found, ARCHIVED)
-            left = [piece for each in left for piece in _without(each, first, last)]
+            left = [piece for each in left for piece in without(each, first, last)]
         self._advance()
         return left
 
@@ -198,6 +246,7 @@ class SharePartition:
         """Move records to a final state without a change that could be taken back."""
         found.state, found.lock = state, None
         self.done_count += len(found)
+        self.held.on_done(found.first, found.last)
         self.ranges.join(found)
 
     def append(self, new: DeliveryRange) -> None:
@@ -222,6 +271,7 @@ class SharePartition:
         for batch in batches:
             self._check(member_id, batch, settings)
         change = StateChange()
+        change.released = now, settings
         renewed: RecordLock | None = None
         for first, last, types in batches:
             for begin, end, kind in _runs(first, last, types):
@@ -239,7 +289,7 @@ class SharePartition:
                     self._renew(found, renewed)
         if renewed is not None:
             self.locks.add(renewed)
-        return self._sealed(change)
+        return self._sealed(change, settings)
 
     def release(self, member_id: str, settings: ShareSettings) -> StateChange | None:
         """Make everything available that a member holds. Return None if it holds nothing."""
@@ -247,7 +297,7 @@ class SharePartition:
         for lock in self.locks.of_member(member_id):
             for found in self._held(lock):
                 self._begin(change, found, AVAILABLE, settings)
-        return self._sealed(change)
+        return self._sealed(change, settings)
 
     def _check(self, member_id: str, batch: AcknowledgedBatch, settings: ShareSettings) -> None:
         first, last, types = batch
@@ -285,12 +335,19 @@ class SharePartition:
         found.lock = renewed
         renewed.add((found.first, found.last))
 
-    def _sealed(self, change: StateChange) -> StateChange | None:
+    def _sealed(self, change: StateChange, settings: ShareSettings) -> StateChange | None:
         if not change.ranges:
             return None
-        batches = [StateBatch(found.first, found.last, found.state, found.count) for found in change.ranges]
-        change.write = self._write(batches, change)
+        change.write = self._write([self._batch(found, settings) for found in change.ranges], change)
         return change
+
+    def _batch(self, found: DeliveryRange, settings: ShareSettings) -> StateBatch:
+        """Return a range as it is stored."""
+        count = found.count
+        if found.state in DONE and self._holds_back(settings):
+            # Many may be done behind a record that waits. With one count for all, they are stored as one batch.
+            count = max(count, settings.delivery_count_limit)
+        return StateBatch(found.first, found.last, found.state, count)
 
     def _write(self, batches: Sequence[StateBatch], change: StateChange | None) -> StateWrite:
         """Return what to store. The start offset comes along where this write alone moves it.
@@ -309,7 +366,7 @@ class SharePartition:
             else:
                 start_offset = NO_START_OFFSET
             moved = max(0, start_offset - self.start_offset)
-        return StateWrite(start_offset, self.done_count - moved, _joined(batches, start_offset))
+        return StateWrite(start_offset, self.done_count - moved, joined(batches, start_offset))
 
     def on_stored(self, write: StateWrite) -> None:
         """Learn that a write was stored."""
@@ -329,9 +386,20 @@ class SharePartition:
             if lock is not None and not lock.is_expired:
                 self.locks.let_go(lock, len(found))
             if found.state == AVAILABLE:
-                self.offer(found)
+                self._offer_again(found, change.released)
+            else:
+                self.held.on_done(found.first, found.last)
             self.ranges.join(found)
         self._advance()
+
+    def _offer_again(self, found: DeliveryRange, released: tuple[float, ShareSettings] | None) -> None:
+        """Offer records whose delivery failed, at once or after a while."""
+        backoff_ms = 0 if released is None else released[1].backoff_after_ms(found.count)
+        if released is None or not backoff_ms:
+            self.offer(found)
+        else:
+            # Rounded up: not before its time.
+            self.held.back_off(found, int(released[0] * 1000) + 1 + backoff_ms)
 
     def revert(self, change: StateChange, settings: ShareSettings) -> None:
         """Take a change back: it was not stored. Records whose lock has timed out meanwhile are released."""
@@ -357,7 +425,7 @@ class SharePartition:
             for found in self._held(lock):
                 self.timeouts += len(found)
                 self._time_out(found, settings)
-                batches.append(StateBatch(found.first, found.last, found.state, found.count))
+                batches.append(self._batch(found, settings))
                 self.ranges.join(found)
         if not batches:
             return None
@@ -374,9 +442,10 @@ class SharePartition:
                 self.dead.append(buried(found, lock))
             else:
                 self.done_count += len(found)
+            self.held.on_done(found.first, found.last)
         else:
             found.state = AVAILABLE
-            self.offer(found)
+            self._offer_again(found, None if lock is None else (lock.deadline, settings))
 
     def _held(self, lock: RecordLock) -> list[DeliveryRange]:
         """Return the ranges that are acquired under a lock."""
@@ -415,7 +484,7 @@ class SharePartition:
         """Drop what the log no longer has."""
         if log_start_offset <= self.start_offset:
             return
-        ranges, whole = self.ranges, 0
+        ranges, whole, former = self.ranges, 0, self.start_offset
         for found in ranges.ranges:
             if found.first >= log_start_offset:
                 break
@@ -424,15 +493,18 @@ class SharePartition:
                 self.done_count -= gone
             if found.lock is not None and not found.lock.is_expired:
                 self.locks.let_go(found.lock, gone)
+            if found.held:
+                self.held.count -= gone
             if found.last < log_start_offset:
                 whole += 1
                 continue
             found.first = ranges.firsts[whole] = log_start_offset
-            if found.state == AVAILABLE and found.change is None:
+            if found.state == AVAILABLE and found.change is None and not found.held:
                 self.offer(found)
         ranges.drop_front(whole)
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
+        self.held.on_done(former, log_start_offset - 1)
         self._advance()
 
     def _advance(self) -> None:
@@ -458,32 +530,3 @@ def _runs(first: int, last: int, types: bytes) -> Iterable[tuple[int, int, int]]
         if at == len(types) or types[at] != types[begin]:
             yield first + begin, first + at - 1, types[begin]
             begin = at
-
-
-def _joined(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return batches in order, without what is below the start offset, and neighbours that are alike as one."""
-    joined: list[StateBatch] = []
-    for first, last, state, count in sorted(batches):
-        if last < start_offset:
-            continue
-        if joined and joined[-1][1] + 1 == first and joined[-1][2:] == (state, count):
-            joined[-1] = StateBatch(joined[-1].first_offset, last, state, count)
-        else:
-            joined.append(StateBatch(max(first, start_offset), last, state, count))
-    return tuple(joined)
-
-
-def _is_among(taken: Iterable[AcquiredRange], found: DeliveryRange) -> bool:
-    return any(each.first <= found.first and found.last <= each.last for each in taken)
-
-
-def _without(taken: AcquiredRange, first: int, last: int) -> list[AcquiredRange]:
-    """Return what is left of acquired records outside of an aborted range."""
-    if last < taken.first or taken.last < first:
-        return [taken]
-    pieces = []
-    if taken.first < first:
-        pieces.append(AcquiredRange(taken.first, first - 1, taken.delivery_count))
-    if last < taken.last:
-        pieces.append(AcquiredRange(last + 1, taken.last, taken.delivery_count))
-    return pieces
