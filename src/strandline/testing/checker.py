@@ -25,6 +25,11 @@
 | torn | some records of a transaction were read, and others of it are missing from the final read |
 | doubled | two transactions of a group that count consumed one record |
 | skipped | a record below a group's last position was consumed by no transaction that counts |
+| double-acquire | a share group was given a record that was accepted before, or two consumers accepted it |
+| early-delay | a share group was given a record before it was due |
+| reordered-key | a share group with an order was given a record before an earlier one of its key was accepted |
+| lost-task | a record is below a share group's start offset, and was neither accepted nor rejected |
+| stuck-task | a share group did not finish a record by the end |
 
 Reads of partitions that transactions write to are taken for read_committed ones. Of cycles (G1c) nothing is judged.
 """
@@ -35,7 +40,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strandline.testing import group_checks, order_checks, record_checks, transaction_checks
+from strandline.testing import group_checks, order_checks, record_checks, share_checks, transaction_checks
 from strandline.testing.history import Op, Poll, Send
 from strandline.testing.observed_log import ObservedLog, observe
 from strandline.testing.record_checks import Anomaly
@@ -114,6 +119,7 @@ def check(ops: Sequence[Op]) -> Report:
     report.add(transaction_checks.precommitted_read(ops, logs))
     report.add(transaction_checks.torn(ops, logs))
     report.add(transaction_checks.exactly_once(ops, logs))
+    report.add(share_checks.tasks(ops))
     report.realtime_lag_ns = order_checks.realtime_lag_ns(order_checks.in_call_order(ops))
     return report
 

@@ -21,7 +21,18 @@ from typing import Any, Literal, NamedTuple, TextIO, TypeAlias
 
 Outcome: TypeAlias = Literal["ok", "fail", "info"]
 Function: TypeAlias = Literal[
-    "send", "poll", "assign", "subscribe", "crash", "init_producer_id", "commit", "read_committed_offset", "txn"
+    "send",
+    "poll",
+    "assign",
+    "subscribe",
+    "crash",
+    "init_producer_id",
+    "commit",
+    "read_committed_offset",
+    "txn",
+    "share_fetch",
+    "share_acknowledge",
+    "share_start",
 ]
 
 
@@ -85,7 +96,52 @@ class Consumed(NamedTuple):
     end: int
 
 
-Mop: TypeAlias = Send | Poll | Assign | Watermark | GivenProducerId | Committed | Member | Consumed
+class Acquired(NamedTuple):
+    """A record that a share consumer was given. Of a fetch without an answer one stands for whatever it gave."""
+
+    group: str
+    partition: str
+    offset: int
+    deliveries: int
+    """How often it was delivered, this time included."""
+    key: str | None = None
+    """Its key, if the group keeps the order of keys."""
+    early_ms: int = 0
+    """How long before its due time it came; 0 if it was due."""
+
+
+class Acknowledged(NamedTuple):
+    """What a share consumer said of a record that it was given: accept, release or reject."""
+
+    group: str
+    partition: str
+    offset: int
+    deliveries: int
+    kind: str
+
+
+class SharePosition(NamedTuple):
+    """The start offset of a share group in a partition, and how often the group may be given a record."""
+
+    group: str
+    partition: str
+    offset: int
+    limit: int
+
+
+Mop: TypeAlias = (
+    Send
+    | Poll
+    | Assign
+    | Watermark
+    | GivenProducerId
+    | Committed
+    | Member
+    | Consumed
+    | Acquired
+    | Acknowledged
+    | SharePosition
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +174,9 @@ _MOP_TAGS: dict[type[Mop], str] = {
     Committed: "committed",
     Member: "member",
     Consumed: "consumed",
+    Acquired: "acquired",
+    Acknowledged: "acknowledged",
+    SharePosition: "share_start",
 }
 
 
@@ -178,5 +237,11 @@ def _mop_of(tag: str, *fields: Any) -> Mop:
             return Member(*fields)
         case "consumed":
             return Consumed(*fields)
+        case "acquired":
+            return Acquired(*fields)
+        case "acknowledged":
+            return Acknowledged(*fields)
+        case "share_start":
+            return SharePosition(*fields)
         case _:
             raise ValueError(f"unknown micro-operation {tag!r}")
