@@ -58,6 +58,11 @@ TRAPS: dict[str, Trap] = {
         "redrive scripts that commit offsets apart from what they write",
         "one transaction writes the copies and marks what they are of; the next command fences, then reads the marks",
     ),
+    "share-waiting": Trap(
+        "a record that must wait comes early, out of order or never, or holds up records that need not wait",
+        "Pulsar's delayed delivery (one far date keeps its ledger; a maximum came with PIP-315) and Key_Shared",
+        "due times and keys are read from the log again by each leader; what waits is not in flight, and has a limit",
+    ),
     "share-state-epoch": Trap(
         "a late request to make the state of a share partition begins it again while it is being read",
         "Kafka's InitializeShareGroupState, which fences only lower state epochs",
