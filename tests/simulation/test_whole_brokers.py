@@ -17,14 +17,15 @@ SAFETY_S = 40.0
 KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 
-ERAS = ("", "transactions", "cleaning", "users")
+ERAS = ("", "transactions", "cleaning", "users", "shares")
 
 
 def kept_seeds() -> list[tuple[int, float, int | None, str]]:
     """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found.
 
-    Seeds meant less before there were transactions, before anything was cleaned, and before users did all that they
-    do; the words `transactions`, `cleaning` and `users` mark those from after.
+    Seeds meant less before there were transactions, before anything was cleaned, before users did all that they do,
+    and before there were share groups. The words `transactions`, `cleaning`, `users` and `shares` mark those from
+    after.
     """
     kept = []
     for line in KEPT.read_text().splitlines():
@@ -54,9 +55,15 @@ def test_a_single_node_under_faults_keeps_its_promises() -> None:
 @pytest.mark.parametrize(("seed", "safety_s", "nodes", "era"), kept_seeds())
 def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None, era: str) -> None:
     assert era in ERAS
-    _, transactional, cleaning, users = (ERAS.index(era) >= at for at in range(len(ERAS)))
+    _, transactional, cleaning, users, shares = (ERAS.index(era) >= at for at in range(len(ERAS)))
     options = options_of(
-        seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning, users=users
+        seed,
+        safety_s=safety_s,
+        nodes=nodes,
+        transactional=transactional,
+        cleaning=cleaning,
+        users=users,
+        shares=shares,
     )
     result = run(options)
     assert result.failure is None, result.failure

@@ -16,6 +16,7 @@ from tests.simulator.clients.consumer import SimConsumer
 from tests.simulator.clients.group import GroupOptions, SimGroup
 from tests.simulator.clients.processors import ProcessorOptions, SimProcessors
 from tests.simulator.clients.producer import SimProducer, old_record, plain_record
+from tests.simulator.clients.share_group import TASKS, ShareOptions, SimShareGroup, task_record
 from tests.simulator.clients.sinks import SimSinks, SinkOptions
 from tests.simulator.clients.stalled_reader import SimStalledReader
 from tests.simulator.clients.strangers import SimStranger
@@ -26,6 +27,7 @@ from tests.simulator.truth.forgotten import Forgotten
 from tests.simulator.truth.group_truth import GroupTruth
 from tests.simulator.truth.invariants import Invariants
 from tests.simulator.truth.record_truth import RecordTruth
+from tests.simulator.truth.share_truth import ShareTruth
 from tests.simulator.truth.transaction_truth import TransactionTruth
 from tests.simulator.world.cluster import SimCluster
 from tests.simulator.world.loop import SimLoop
@@ -38,10 +40,12 @@ from strandline.codec.messages.create_topics_request import (
     CreateTopicsRequest,
 )
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
+from strandline.config.settings import LONG_MAX
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 
 SETUP_S: Final = 60.0
+TASK_PAUSES: Final = 3
 PHOENIX: Final = "phoenix"
 """A topic that is deleted and created again."""
 CROWD: Final = "crowd"
@@ -89,6 +93,9 @@ class Actors:
         self.transaction_truth = TransactionTruth(self.invariants)
         self.processors = [self.processor_group(each) for each in options.processors]
         self.groups = [*(self.group(group) for group in options.groups), *self.processors]
+        is_delayed = any(each.name == TASKS and each.delays for each in options.topics)
+        self.share_truth = ShareTruth(self.invariants, TASKS, is_delayed=is_delayed)
+        self.share_groups = [self.share_group(each) for each in options.shares]
         self.transactors: list[SimTransactors | SimSinks] = []
         self.table_readers: list[SimTableReader] = []
         self.stalled_readers: list[SimStalledReader] = []
@@ -162,6 +169,12 @@ class Actors:
             producer.rest_s = self.options.users.rest_s
             if self.options.users.age_ms:
                 producer.record_of = partial(old_record, age_ms=self.options.users.age_ms)
+        for topic in self.options.topics:
+            for producer in self.producers if topic.name == TASKS else ():
+                if TASKS in producer.topics:
+                    producer.record_of = partial(task_record, is_delayed=topic.delays)
+                    # Workers take longer for a record than others do.
+                    producer.pause_s *= TASK_PAUSES
         self._invite_strangers()
         self.stalled_readers = [
             SimStalledReader(
@@ -194,9 +207,12 @@ class Actors:
             *(host for group in self.groups for host in group.hosts),
             *(host for transactors in self.transactors for host in transactors.hosts),
             *(reader.host.name for reader in self.table_readers),
+            *(host for group in self.share_groups for host in group.hosts),
         ]
         for group in self.groups:
             group.start()
+        for share_group in self.share_groups:
+            share_group.start()
         if self.options.transactors is not None:
             self.transact(self.options.transactors)
         if self.options.sinks is not None:
@@ -310,6 +326,26 @@ class Actors:
 
     def group(self, options: GroupOptions) -> SimGroup:
         return SimGroup(self.cluster, self.history, self.invariants, self.group_truth, options, leads=self._leads)
+
+    def share_group(self, options: ShareOptions) -> SimShareGroup:
+        return SimShareGroup(
+            self.cluster,
+            self.history,
+            self.share_truth,
+            TopicPartition(TASKS, 0),
+            options,
+            leading=self._leading,
+            clock_of=self._clock_of,
+        )
+
+    def _leading(self, partition: TopicPartition) -> tuple[int, int]:
+        """Return leader and leader epoch as the committed metadata says."""
+        found = self.invariants.image.topics[partition.topic].partitions[partition.partition]
+        return found.leader, found.leader_epoch
+
+    def _clock_of(self, broker: int) -> int:
+        runtime = self.cluster.nodes[broker].runtime
+        return LONG_MAX if runtime is None else runtime.now_ms()
 
     def processor_group(self, options: ProcessorOptions) -> SimProcessors:
         stabilities = self.invariants.stabilities

@@ -11,8 +11,10 @@ from tests.simulator.clients.group import CLASSIC, CONSUMER, GroupOptions
 from tests.simulator.clients.member import Manners
 from tests.simulator.clients.processor import ProcessorManners
 from tests.simulator.clients.processors import ProcessorOptions
+from tests.simulator.clients.share_group import ShareOptions
 from tests.simulator.clients.sinks import SinkOptions
 from tests.simulator.clients.transactional import NEW, OLD
+from tests.simulator.share_users import with_shares
 from tests.simulator.users import UserOptions, with_users
 from tests.simulator.world.nemesis import NemesisOptions
 
@@ -33,6 +35,11 @@ class TopicOptions:
     may_lose: bool = False
     forgets: bool = False
     """Whether records are deleted at its start, by time and size."""
+
+    @property
+    def delays(self) -> bool:
+        """Whether share groups get its records when they are due."""
+        return self.configs.get("strandline.delay.enable") == "true"
 
 
 ACKNOWLEDGED_BY_ONE = frozenset({"unseen", "lost-write"})
@@ -89,6 +96,8 @@ class SimOptions:
     outputs: tuple[TopicOptions, ...] = ()
     """What processors, transactors and sinks write to; processors read `orders`."""
     table: TableOptions | None = None
+    shares: tuple[ShareOptions, ...] = ()
+    """Share groups over the topic of tasks."""
     administer_every_s: float = 0.0
     """Between two changes that an administrator asks for; 0 for none."""
     users: UserOptions = field(default_factory=UserOptions)
@@ -157,14 +166,17 @@ def options_of(
     transactional: bool = True,
     cleaning: bool = True,
     users: bool = True,
+    shares: bool = True,
 ) -> SimOptions:
-    """Return what a seed means; without transactions, cleaning or users, what it meant before they were simulated."""
+    """Return what a seed means; without transactions, cleaning, users or shares, as before they were simulated."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
     if transactional:
         options = _with_sinks(_with_processors(options))
     if transactional and cleaning:
         options = _with_cleaning(options)
-        return with_users(options) if users else options
+        if users:
+            options = with_users(options)
+            return with_shares(options) if shares else options
     return options
 
 

@@ -94,6 +94,8 @@ class Run(Actors):
         """Every producer must be acknowledged again on every partition, all replicas be in sync, all groups settle."""
         for group in self.groups:
             group.calm()
+        for share_group in self.share_groups:
+            share_group.calm()
         for transactors in self.transactors:
             transactors.calm()
         for consumer in self.consumers:
@@ -123,8 +125,11 @@ class Run(Actors):
         self.invariants.stabilities.calm_since = self.loop.now
         self._wait(lambda: unsettled(self.groups), "groups are not settled")
         self._wait(lambda: unsettled(self.transactors), "transactions are not settled")
+        self._wait(lambda: unsettled(self.share_groups), "share groups are not settled")
         for group in self.groups:
             group.finish()
+        for share_group in self.share_groups:
+            share_group.finish()
         for transactors in self.transactors:
             transactors.finish()
         self._wait(self.invariants.stabilities.undecided, "transactions are open")

@@ -103,12 +103,19 @@ def run_whole(
     transactional: bool = True,
     cleaning: bool = True,
     users: bool = True,
+    shares: bool = True,
 ) -> Done:
     from tests.simulator.options import options_of
     from tests.simulator.run import run
 
     options = options_of(
-        seed, safety_s=safety_s, nodes=nodes, transactional=transactional, cleaning=cleaning, users=users
+        seed,
+        safety_s=safety_s,
+        nodes=nodes,
+        transactional=transactional,
+        cleaning=cleaning,
+        users=users,
+        shares=shares,
     )
     result = run(options)
     return Done(
@@ -174,6 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-transactions", action="store_true", help="what seeds meant when there were none yet")
     parser.add_argument("--no-cleaning", action="store_true", help="what seeds meant when nothing was cleaned yet")
     parser.add_argument("--no-users", action="store_true", help="what seeds meant before users did all that they do")
+    parser.add_argument("--no-shares", action="store_true", help="what seeds meant before there were share groups")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -191,6 +199,8 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append("--no-cleaning")
     if kind == "whole" and options.no_users:
         words.append("--no-users")
+    if kind == "whole" and options.no_shares:
+        words.append("--no-shares")
     return " ".join(words)
 
 
@@ -213,6 +223,7 @@ def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
         transactional=not options.no_transactions,
         cleaning=not options.no_cleaning,
         users=not options.no_users,
+        shares=not options.no_shares,
     )
 
 
