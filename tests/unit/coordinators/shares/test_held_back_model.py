@@ -389,16 +389,16 @@ def test_too_many_ranges_hold_records_back_and_lose_none(seed: int, monkeypatch:
     queue.drain()
 
 
-def test_records_below_a_far_date_do_not_stop_the_others() -> None:
-    """One record that is due in a week, and behind it more than may be in flight or wait."""
+def test_far_dates_do_not_stop_the_others() -> None:
+    """More records that are due in a week than may be in flight, and behind them more than may wait."""
     queue = Queue(random.Random(1))
-    queue.settings = ShareSettings(record_locks_max=5, waiting_records_max=4)
+    queue.settings = ShareSettings(record_locks_max=5, waiting_records_max=20)
     queue.is_delayed, queue.is_keyed = True, False
     queue.share = SharePartition(ShareState(1, 0, ()), 0)
     queue.share.is_delayed = True
     queue.log, queue.log_start, queue.log_end = [(each, each) for each in range(200)], 0, 200
     week_ms = 7 * 24 * 3_600_000
-    queue.tasks = {each: Task(queue.now_ms + (0 if each else week_ms), None) for each in range(200)}
+    queue.tasks = {each: Task(queue.now_ms + (0 if each >= 10 else week_ms), None) for each in range(200)}
     got = 0
     while taken := queue.acquire("ann", 3, is_strict=True):
         got += taken
@@ -411,7 +411,7 @@ def test_records_below_a_far_date_do_not_stop_the_others() -> None:
                 queue.stored.write(change.write.start_offset, change.write.batches)
                 queue.share.commit(change)
                 task.member, task.outcome = "", "accepted"
-    assert got == 199
+    assert got == 190, "stuck-task"
     assert len(queue.share.ranges) == 2
     queue.now += week_ms / 1000
-    assert queue.acquire("ann", 3, is_strict=True) == 1
+    assert queue.acquire("ann", 3, is_strict=True)
