@@ -2,6 +2,8 @@
 
 with strandline.embedded() as log: ...      a real broker for a test or a notebook, on a free port; nodes=3: a cluster
 async with strandline.Log(path) as log: ... the storage engine alone, on your own event loop
+strandline.queue.worker(...)                a worker of a share group: a handler for each task
+strandline.parallel(...)                    a consumer with many handlers at a time, each key in order
 """
 
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,14 @@ from strandline import _twins
 from strandline._version import __version__
 
 if TYPE_CHECKING:
+    from strandline import queue
     from strandline.local.embedded import embedded
     from strandline.local.embedded_broker import EmbeddedBroker
     from strandline.local.embedded_cluster import EmbeddedCluster
     from strandline.log.library import Log
+    from strandline.queue.parallel_consumer import parallel
 
-__all__ = ["EmbeddedBroker", "EmbeddedCluster", "Log", "__version__", "embedded"]
+__all__ = ["EmbeddedBroker", "EmbeddedCluster", "Log", "__version__", "embedded", "parallel", "queue"]
 
 _twins.choose()
 
@@ -24,13 +28,16 @@ _LAZY = {
     "EmbeddedBroker": "strandline.local.embedded_broker",
     "EmbeddedCluster": "strandline.local.embedded_cluster",
     "embedded": "strandline.local.embedded",
+    "parallel": "strandline.queue.parallel_consumer",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for when it is asked for: a command line that prints help must not load an engine."""
-    if name not in _LAZY:
-        raise AttributeError(f"module 'strandline' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "queue":
+        return import_module("strandline.queue")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'strandline' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)

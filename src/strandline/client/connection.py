@@ -102,6 +102,10 @@ class BrokerConnection:
             return True
         return bool(select.select([self._socket], [], [], 0)[0])
 
+    def fileno(self) -> int:
+        """Return the descriptor of the socket, so that answers of several brokers can be waited for."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         self._socket.close()
 
