@@ -16,6 +16,9 @@ LOCK_S = 30.0
 IN_FLIGHT = 'kafka_server_sharepartitionmetrics_inflightmessagecount{group="workers",topic="tasks",partition="0"}'
 SESSIONS = "kafka_server_sharesessioncache_numsharesessions"
 TIMEOUTS = "strandline_share_lock_timeouts_total"
+REDELIVERIES = "strandline_share_redeliveries_total"
+EXHAUSTED = "strandline_share_exhausted_total"
+OLDEST = 'strandline_share_oldest_unacknowledged_seconds{group="workers",topic="tasks",partition="0"}'
 
 
 @pytest.fixture
@@ -76,6 +79,24 @@ def test_a_lock_that_times_out_counts_for_each_record_and_stays_counted(ground: 
     play.until(lambda: not shown(play)[SESSIONS], "the session ends with its connection")
     play.until(lambda: IN_FLIGHT not in shown(play), "no member reads the partition any more")
     assert shown(play)[TIMEOUTS] == 3
+
+
+def test_redeliveries_count_and_the_age_of_the_first(ground: tuple[Play, MemoryPersister]) -> None:
+    play, _ = ground
+    write(play, 2)
+    ann = worker(play)
+    for number in range(1, 5):
+        assert ann.poll(max_records=1, share_acquire_mode=1) == [(0, 0, number)]
+        assert ann.acknowledge((0, 0, [RELEASE])) is ErrorCode.NONE
+        play.rest(10)
+    assert shown(play)[REDELIVERIES] == 3
+    assert shown(play)[OLDEST] >= 40
+    assert shown(play)[EXHAUSTED] == 0
+    assert ann.poll(max_records=1, share_acquire_mode=1) == [(0, 0, 5)]
+    assert ann.acknowledge((0, 0, [RELEASE])) is ErrorCode.NONE
+    assert shown(play)[REDELIVERIES] == 4
+    assert shown(play)[EXHAUSTED] == 1
+    assert shown(play)[OLDEST] == 0, "nothing is in flight"
 
 
 def worker(play: Play) -> Worker:

@@ -10,6 +10,12 @@ from tests.simulation.stage import Play
 
 from strandline.codec.messages.create_acls_request import AclCreation, CreateAclsRequest
 from strandline.codec.messages.create_acls_response import CreateAclsResponse
+from strandline.codec.messages.share_delivery_request import (
+    DeliveredPartition,
+    DeliveredTopic,
+    ShareDeliveryRequest,
+)
+from strandline.codec.messages.share_delivery_response import ShareDeliveryResponse
 from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.coordinators.shares.delivery.share_partition import ACCEPT
 from strandline.errors import ErrorCode
@@ -86,3 +92,21 @@ def test_a_right_that_is_taken_away_is_missing_in_an_open_session(
         # A request that is refused as a whole does not count as one of the session.
         ann.epoch -= 1
     assert expected in fetched_code(ann)
+
+
+def delivery_codes(play: Play) -> tuple[ErrorCode, ErrorCode]:
+    """Ask the leader what it holds; return the error of the request and that of the partition."""
+    topics = [DeliveredTopic(name="tasks", partitions=[DeliveredPartition(partition=0)])]
+    request = ShareDeliveryRequest(group_id=GROUP, topics=topics)
+    answer = play.ask(play.leader("tasks"), request, 0, ShareDeliveryResponse)
+    of_partition = answer.topics[0].partitions[0].error_code if answer.topics else 0
+    return ErrorCode(answer.error_code), ErrorCode(of_partition)
+
+
+def test_who_holds_a_record_is_told_to_those_who_may_describe_group_and_topic(play: Play) -> None:
+    assert worker(play).poll() == [(0, 3, 1)]
+    assert delivery_codes(play) == (ErrorCode.NONE, ErrorCode.NONE)
+    rule(play, ResourceType.TOPIC, "tasks", Operation.DESCRIBE, Permission.DENY)
+    assert delivery_codes(play) == (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    rule(play, ResourceType.GROUP, GROUP, Operation.DESCRIBE, Permission.DENY)
+    assert delivery_codes(play)[0] is ErrorCode.GROUP_AUTHORIZATION_FAILED

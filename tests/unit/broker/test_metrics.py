@@ -148,6 +148,7 @@ async def test_every_family_can_be_read(running: Running) -> None:
             "strandline_logins",
             "strandline_sessions_expired",
             "strandline_share_dead_letters_waiting",
+            "strandline_share_oldest_unacknowledged_seconds",
         }
     await stop(running.node)
 

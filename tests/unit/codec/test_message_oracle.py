@@ -79,6 +79,7 @@ OUR_OWN = {
     for name in (
         *("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink", "RecordCounts"),
         *("DescribeStorage", "CompactPartitions", "ScrubPartitions", "ResignLeadership", "AppendAudit", "FindAnchors"),
+        "ShareDelivery",
     )
     for kind in ("Request", "Response")
 }

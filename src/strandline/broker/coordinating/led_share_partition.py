@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 from uuid import UUID
 
+from strandline.broker.coordinating.delivery_watch import DeliveryWatch
 from strandline.config.settings import LONG_MAX
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
 from strandline.coordinators.shares.delivery.share_partition import (
-    RENEW,
     AcknowledgedBatch,
     SharePartition,
     StateChange,
@@ -86,31 +86,10 @@ def client_code(code: ErrorCode) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-class ShareCounts:
-    """What all share partitions of a broker count together, since its start."""
-
-    __slots__ = ("acknowledged", "lock_timeouts")
-
-    def __init__(self) -> None:
-        self.acknowledged = [0] * (RENEW + 1)
-        """Records by the type of their acknowledgement."""
-        self.lock_timeouts = 0
-        """Records whose lock has timed out."""
-
-    def add(self, batches: Iterable[AcknowledgedBatch]) -> None:
-        for first, last, types in batches:
-            if len(types) == 1:
-                self.acknowledged[types[0]] += last - first + 1
-            else:
-                for kind in set(types):
-                    self.acknowledged[kind] += types.count(kind)
-
-
 class LedSharePartition:
     """One share partition on the broker that leads its data."""
 
     __slots__ = (
-        "_counts",
         "_dead_letters",
         "_is_waking",
         "_on_dropped",
@@ -125,6 +104,7 @@ class LedSharePartition:
         "partition",
         "readers",
         "share",
+        "watch",
         "writer",
         "writes",
     )
@@ -134,7 +114,7 @@ class LedSharePartition:
         group_id: str,
         partition: Partition,
         persister: StatePersister,
-        counts: ShareCounts,
+        watch: DeliveryWatch,
         *,
         settings_of: Callable[[str], ShareSettings],
         on_dropped: Callable[[LedSharePartition], object],
@@ -144,7 +124,7 @@ class LedSharePartition:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self._persister = persister
-        self._counts = counts
+        self.watch = watch
         self._settings_of = settings_of
         self._on_dropped = on_dropped
         self._dead_letters = dead_letters
@@ -293,6 +273,7 @@ class LedSharePartition:
         self._arm()
         if not taken:
             return None, taken
+        self.watch.on_acquired(member_id, taken, share.start_offset)
         return batches.cut(taken[0].first, taken[-1].last), taken
 
     # Acknowledging
@@ -309,9 +290,11 @@ class LedSharePartition:
             on_done(ErrorCode(error.code), str(error))
             return
 
+        exhausted = self.watch.exhausted(change, batches, self.settings.delivery_count_limit)
+
         def acknowledged(code: ErrorCode, message: str | None) -> None:
             if not code:
-                self._counts.add(batches)
+                self.watch.on_acknowledged(member_id, batches, exhausted)
             on_done(code, message)
 
         if change is None:
@@ -325,6 +308,7 @@ class LedSharePartition:
         if self.share is not None:
             change = self.share.release(member_id, self.settings)
             if change is not None:
+                self.watch.on_released(member_id, change)
                 self._store(change, _ignore)
 
     def _store(self, change: StateChange, on_done: OnAcknowledged) -> None:
@@ -358,6 +342,8 @@ class LedSharePartition:
     def _after_write(self, code: ErrorCode) -> None:
         if self.is_dropped:
             return
+        if self.share is not None:
+            self.watch.on_stored(self.share)
         if code in _FENCED or code in _ABSENT:
             log.info("dropping %r of share group %r: %s", self.partition, self.group_id, code.name)
             self.drop()
@@ -406,10 +392,9 @@ class LedSharePartition:
         self._timer = None
         share = self.share
         assert share is not None
-        timeouts = share.timeouts
         write = share.expire(self.partition.runtime.monotonic(), self.settings)
-        self._counts.lock_timeouts += share.timeouts - timeouts
         is_ripe = self._ripen()
+        self.watch.on_expired(share)
         self._arm()
         if write is not None:
             self.store(write, _ignore)

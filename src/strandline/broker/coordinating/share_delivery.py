@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from strandline.broker.coordinating.delivery_watch import DeliveryWatch, ShareCounts
 from strandline.broker.coordinating.group_topics import overrides_of_group
-from strandline.broker.coordinating.led_share_partition import LedSharePartition, ShareCounts, StatePersister
+from strandline.broker.coordinating.led_share_partition import LedSharePartition, StatePersister
 from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
+from strandline.coordinators.shares.delivery.delivery_history import DeliveryHistory
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.handlers.support.services import SessionConnection
@@ -24,6 +26,9 @@ DEAD_LETTERS_FROM: Final = 2
 
 _DEFAULTS: Final = ShareSettings()
 
+HISTORIES_MAX: Final = 1_000
+"""Share partitions whose history is kept, the last ones that were loaded."""
+
 
 class ShareDelivery:
     """Delivers records of the partitions that this broker leads to the members of share groups."""
@@ -36,6 +41,7 @@ class ShareDelivery:
     ) -> None:
         self._config = environment.config
         self._image = environment.image
+        self._runtime = environment.runtime
         self._persister = persister
         self._dead_letters = dead_letters
         self.sessions: ShareSessions[SessionConnection] = ShareSessions(
@@ -43,6 +49,8 @@ class ShareDelivery:
         )
         self.counts = ShareCounts()
         self._groups: dict[str, dict[PartitionName, LedSharePartition]] = {}
+        self._histories: dict[tuple[str, PartitionName], DeliveryHistory] = {}
+        """What happened lately, also of share partitions that no member reads now; the last loaded one is the last."""
         self._settings: dict[str, tuple[BrokerConfig, ClusterImage, int, ShareSettings]] = {}
         """Settings of groups with sessions, with the configuration and the version of the image that they are from."""
 
@@ -75,18 +83,30 @@ class ShareDelivery:
 
     def open(self, group_id: str, partition: Partition) -> LedSharePartition:
         """Begin to load a share partition of a partition that this broker leads."""
+        name = partition.topic_id.bytes, partition.index
         led = LedSharePartition(
             group_id,
             partition,
             self._persister,
-            self.counts,
+            DeliveryWatch(self.counts, self._history_for(group_id, name), self._runtime.now_ms),
             settings_of=self.settings_of,
             on_dropped=self._on_dropped,
             dead_letters=self._dead_letters,
         )
-        self._groups.setdefault(group_id, {})[partition.topic_id.bytes, partition.index] = led
+        self._groups.setdefault(group_id, {})[name] = led
         led.load()
         return led
+
+    def history_of(self, group_id: str, name: PartitionName) -> DeliveryHistory | None:
+        """Return what happened lately in a share partition."""
+        return self._histories.get((group_id, name))
+
+    def _history_for(self, group_id: str, name: PartitionName) -> DeliveryHistory:
+        history = self._histories.pop((group_id, name), None) or DeliveryHistory(self._runtime.now_ms())
+        self._histories[group_id, name] = history
+        if len(self._histories) > HISTORIES_MAX:
+            del self._histories[next(iter(self._histories))]
+        return history
 
     def _on_dropped(self, led: LedSharePartition) -> None:
         group = self._groups.get(led.group_id)

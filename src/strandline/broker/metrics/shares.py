@@ -65,6 +65,15 @@ def _waiting(scrape: Scrape) -> Iterator[Sample]:
             yield f'{labels},partition="{led.partition.index}"', waiting
 
 
+def _oldest(scrape: Scrape) -> Iterator[Sample]:
+    delivery = scrape.node.late.share_delivery.loaded
+    for led in () if delivery is None else list(delivery.loaded()):
+        if led.share is not None:
+            labels = f'group="{escaped(led.group_id)}",topic="{escaped(led.partition.topic)}"'
+            waited_ms = led.partition.runtime.now_ms() - led.watch.history.moved_ms if led.share.in_flight else 0
+            yield f'{labels},partition="{led.partition.index}"', max(0, waited_ms) / 1000
+
+
 FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
     Metric(
         "kafka_server_sharesessioncache_numsharesessions",
@@ -87,6 +96,22 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "counter",
         "Records whose lock timed out since the start, because their consumer did not acknowledge them in time.",
         _one(lambda delivery: delivery.counts.lock_timeouts),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_redeliveries_total",
+        "counter",
+        "Records that were delivered for another time since the start, because a consumer released them, lost its "
+        "connection, or let their lock time out.",
+        _one(lambda delivery: delivery.counts.redelivered),
+        public=True,
+    ),
+    Metric(
+        "strandline_share_exhausted_total",
+        "counter",
+        "Records that were archived since the start, because they were delivered as often as the group allows and "
+        "never accepted.",
+        _one(lambda delivery: delivery.counts.archived),
         public=True,
     ),
     Metric(
@@ -132,6 +157,14 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "gauge",
         "Dead letters that have no copy yet.",
         _waiting,
+        ("group", "topic", "partition"),
+    ),
+    Metric(
+        "strandline_share_oldest_unacknowledged_seconds",
+        "gauge",
+        "How long the first delivered record that is not done has been the first one; 0 when nothing is in flight. "
+        "`strandline queue why` says what it waits for.",
+        _oldest,
         ("group", "topic", "partition"),
     ),
 )

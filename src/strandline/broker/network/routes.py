@@ -45,7 +45,7 @@ BOTH: Final = (BROKER, CONTROLLER)
 OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
-SHARE_APIS: Final = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92))
+SHARE_APIS: Final = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92, 20_013))
 """Served only where share groups are on."""
 
 TELEMETRY_APIS = (71, 72)
@@ -310,4 +310,5 @@ def _table() -> list[Route]:
         ),
         Route(20_011, "AppendAudit", (0, 0), 0, "k20011_append_audit", elements_max=AUDIT_ELEMENTS_MAX),
         Route(20_012, "FindAnchors", (0, 0), 0, "k20012_find_anchors", elements_max=AUDIT_ELEMENTS_MAX),
+        Route(20_013, "ShareDelivery", (0, 0), 0, "k20013_share_delivery"),
     ]

@@ -179,6 +179,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20010: ("resign_leadership_request", "ResignLeadershipRequest"),
         20011: ("append_audit_request", "AppendAuditRequest"),
         20012: ("find_anchors_request", "FindAnchorsRequest"),
+        20013: ("share_delivery_request", "ShareDeliveryRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -280,6 +281,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20010: ("resign_leadership_response", "ResignLeadershipResponse"),
         20011: ("append_audit_response", "AppendAuditResponse"),
         20012: ("find_anchors_response", "FindAnchorsResponse"),
+        20013: ("share_delivery_response", "ShareDeliveryResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

@@ -154,6 +154,10 @@ RIGHTS: Final[dict[int, Check]] = {
     20_010: _CLUSTER_ACTION,
     20_011: _CLUSTER_ACTION,
     20_012: _CLUSTER_ACTION,
+    20_013: in_turn(
+        whole(Operation.DESCRIBE, GROUP, "group_id"),
+        each("topics", "name", Operation.DESCRIBE, TOPIC, "topics"),
+    ),
 }
 
 ON_CONTROLLER: Final[dict[int, Check]] = {1: _CLUSTER_ACTION}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from strandline.coordinators.offsets.plain_commit import PlainCommit
     from strandline.coordinators.shares import events as share_events
     from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
-    from strandline.coordinators.shares.delivery.share_partition import AcknowledgedBatch
+    from strandline.coordinators.shares.delivery.delivery_history import DeliveryHistory
+    from strandline.coordinators.shares.delivery.share_partition import AcknowledgedBatch, SharePartition
     from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
     from strandline.coordinators.shares.delivery.share_settings import ShareSettings
     from strandline.coordinators.transactions import events as transaction_events
@@ -155,6 +156,8 @@ class ServedSharePartition(Protocol):
 
     partition: Partition
     readers: dict[ShareReader, None]
+    share: SharePartition | None
+    """None while it is loaded."""
 
     @property
     def is_loaded(self) -> bool: ...
@@ -198,6 +201,7 @@ class ShareDeliverer(Protocol):
     def sessions(self) -> ShareSessions[SessionConnection]: ...
 
     def settings_of(self, group_id: str) -> ShareSettings: ...
+    def history_of(self, group_id: str, name: PartitionName) -> DeliveryHistory | None: ...
     def find(self, group_id: str, name: PartitionName) -> ServedSharePartition | None: ...
     def open(self, group_id: str, partition: Partition) -> ServedSharePartition: ...
     def open_session(

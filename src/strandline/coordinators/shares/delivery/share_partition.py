@@ -88,13 +88,13 @@ class SharePartition:
         "dead",
         "done_count",
         "end_offset",
+        "expired",
         "held",
         "is_delayed",
         "locks",
         "ranges",
         "start_offset",
         "state_epoch",
-        "timeouts",
     )
 
     def __init__(self, state: ShareState, start_offset: int, *, is_key_ordered: bool = False) -> None:
@@ -108,8 +108,8 @@ class SharePartition:
         self.locks = RecordLocks()
         self.done_count = 0
         """Offsets from the start offset on whose delivery is complete."""
-        self.timeouts = 0
-        """Records whose lock has timed out."""
+        self.expired: list[tuple[str, StateBatch]] = []
+        """What the last call of `expire` released, and the members that held it."""
         self._available: list[int] = []
         """A heap of offsets where available ranges begin, or began: what is stale is dropped when it comes up."""
         self._queued: set[int] = set()
@@ -420,16 +420,16 @@ class SharePartition:
 
     def expire(self, now: float, settings: ShareSettings) -> StateWrite | None:
         """Release records whose lock has timed out. Return what to store; the release stands even if that fails."""
-        batches: list[StateBatch] = []
+        self.expired = []
         for lock in self.locks.expire(now):
             for found in self._held(lock):
-                self.timeouts += len(found)
                 self._time_out(found, settings)
-                batches.append(self._batch(found, settings))
+                batch = self._batch(found, settings)
+                self.expired.append((lock.member_id, batch))
                 self.ranges.join(found)
-        if not batches:
+        if not self.expired:
             return None
-        batches.sort()
+        batches = sorted(batch for _, batch in self.expired)
         write = self._write(batches, None)
         self._advance()
         return write
