@@ -87,8 +87,14 @@ COMMANDS: dict[str, Entry] = {
         ),
     ),
     "queue": Entry(
-        "Share groups as queues: their dead letters.",
+        "Look at share groups as queues: what waits, who holds it, why; their dead letters.",
         verbs=(
+            ("list", "queue.listing:list_queues", "List share groups: state, members, topics, what waits."),
+            ("describe", "queue.describe:describe", "Show a share group: members, limits, each partition."),
+            ("lag", "queue.listing:lag", "How much waits, how much of it is held, for how long."),
+            ("peek", "queue.peek:peek", "Show the records that come next, without taking them."),
+            ("why", "queue.why:why", "Why a record is not delivered; exit code 5 if it never will be."),
+            ("trace", "queue.why:trace", "The life of one record: produced, each delivery, how it is now."),
             ("dead list", "queue.dead.listing:list_dead", "List dead letters: from where, given up by whom, why."),
             ("dead show", "queue.dead.show:show", "Show one dead letter, whole."),
             ("dead redrive", "queue.dead.redrive:redrive", "Write dead letters to their topics again, each once."),

@@ -31,6 +31,7 @@ from strandline.cli.doctor.disk import disk_findings
 from strandline.cli.doctor.estate import estate_findings
 from strandline.cli.doctor.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.doctor.machine import is_this_machine, listening_pid, machine_findings
+from strandline.cli.doctor.queues import queue_findings
 from strandline.cli.doctor.storage import storage_findings
 
 _TOPICS_PER_REQUEST = 100
@@ -112,6 +113,7 @@ def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Fi
     yield from storage_findings(cluster, [(broker.host, broker.port) for broker in brokers])
     yield from broker_setting_findings(cluster, admin, metadata)
     yield from clock_findings(cluster, admin, metadata)
+    yield from queue_findings(cluster)
 
 
 def topic_findings(

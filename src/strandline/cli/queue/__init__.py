@@ -1,1 +1,1 @@
-"""`strandline queue`: share groups as queues."""
+"""`strandline queue`: share groups as queues: what waits, what became of one task, and their dead letters."""
