@@ -73,6 +73,16 @@ TRAPS: dict[str, Trap] = {
         "KIP-932",
         "only initialised partitions are assigned, and a group asks the share coordinator for one thing at a time",
     ),
+    "queue-worker": Trap(
+        "a worker acknowledges what it no longer holds, loses tasks that it did, or keeps what others could do",
+        "KIP-932 clients, RabbitMQ consumers with a prefetch",
+        "what is held belongs to a session; locks are renewed, refused acknowledgements sent one by one, stops release",
+    ),
+    "parallel-offsets": Trap(
+        "a consumer that works in parallel commits past a record that is not done, or works again on what was done",
+        "Confluent Parallel Consumer, which drops the map of a commit that is too long",
+        "commit the lowest unfinished offset, keep finished ones above it, and take no more than the metadata can hold",
+    ),
     "sasl-login": Trap(
         "a login is replayed, or tells which users exist",
         "CVE-2024-56128, CVE-2021-38153, Kafka's own SCRAM server",

@@ -13,6 +13,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "fifty_workers.py"
 PICTURES = 300
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_fifty_workers_share_two_partitions(node: Any) -> None:
     spec = importlib.util.spec_from_file_location("fifty_workers", EXAMPLE)

@@ -126,6 +126,7 @@ def test_poison_is_handed_over_and_counts_as_done(node: Any, topic: str, group: 
     assert sorted(poison) == [(b"bad", 3, "bad"), (b"worse", 1, "worse")]
 
 
+@pytest.mark.slow
 def test_two_consumers_share_and_hand_over(node: Any, topic: str, group: str) -> None:
     """The second one joins while the first works: what it takes over is not worked twice, and nothing is lost."""
     write_keys(node, topic, keys=20, rounds=20)

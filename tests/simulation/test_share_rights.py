@@ -103,7 +103,7 @@ def delivery_codes(play: Play) -> tuple[ErrorCode, ErrorCode]:
     return ErrorCode(answer.error_code), ErrorCode(of_partition)
 
 
-def test_who_holds_a_record_is_told_to_those_who_may_describe_group_and_topic(play: Play) -> None:
+def test_holders_are_described_with_the_right_on_group_and_topic(play: Play) -> None:
     assert worker(play).poll() == [(0, 3, 1)]
     assert delivery_codes(play) == (ErrorCode.NONE, ErrorCode.NONE)
     rule(play, ResourceType.TOPIC, "tasks", Operation.DESCRIBE, Permission.DENY)
