@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.queue.key_queues import KeyQueues
@@ -10,6 +10,7 @@ from strandline.queue.key_queues import KeyQueues
 Work = tuple[str | None, int]
 
 
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from(("a", "b", "c", None)), max_size=40), st.randoms(use_true_random=False))
 def test_a_key_is_worked_one_at_a_time_and_in_order(keys: list[str | None], random: object) -> None:
     queues: KeyQueues[Work] = KeyQueues()
