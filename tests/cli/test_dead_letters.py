@@ -17,7 +17,7 @@ from tests.scenarios.share_group_client import ON
 from tests.scenarios.share_worker import ShareWorker, begin_group
 
 import strandline
-from strandline.coordinators.shares.delivery.share_partition import REJECT
+from strandline.coordinators.shares.delivery.acknowledgements import REJECT
 from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 

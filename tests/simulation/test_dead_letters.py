@@ -36,7 +36,7 @@ from strandline.codec.messages.delete_records_request import (
 )
 from strandline.codec.messages.delete_records_response import DeleteRecordsResponse
 from strandline.codec.messages.produce_response import ProduceResponse
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE
 from strandline.errors import ErrorCode
 
 LOCK_S = 30.0

@@ -35,7 +35,7 @@ from strandline.codec.messages.incremental_alter_configs_request import (
 from strandline.codec.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from strandline.codec.messages.share_fetch_request import FetchPartition, FetchTopic
 from strandline.codec.messages.share_fetch_response import ShareFetchResponse
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE, RENEW
 from strandline.errors import ErrorCode
 
 LOCK_S = 30.0

@@ -15,7 +15,7 @@ from strandline.codec.messages.share_delivery_request import (
     ShareDeliveryRequest,
 )
 from strandline.codec.messages.share_delivery_response import ShareDeliveryResponse
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE
 from strandline.errors import ErrorCode
 
 LOCK_S = 30.0

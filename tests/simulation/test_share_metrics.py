@@ -9,7 +9,7 @@ from tests.simulation.share_stage import MemoryPersister, Worker, share_stage, w
 from tests.simulation.stage import Play
 
 from strandline.broker.metrics.families import page
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE, RENEW
 from strandline.errors import ErrorCode
 
 LOCK_S = 30.0

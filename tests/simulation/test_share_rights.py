@@ -17,7 +17,7 @@ from strandline.codec.messages.share_delivery_request import (
 )
 from strandline.codec.messages.share_delivery_response import ShareDeliveryResponse
 from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT
 from strandline.errors import ErrorCode
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType
 

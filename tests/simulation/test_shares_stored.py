@@ -10,7 +10,7 @@ from tests.simulation.share_stage import Worker, stored_stage, write
 from tests.simulation.stage import Play
 from tests.simulator.world.cluster import SimNode
 
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, RELEASE
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, RELEASE
 from strandline.errors import ErrorCode
 
 STATE = "__share_group_state"

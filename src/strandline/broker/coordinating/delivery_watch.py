@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from strandline.coordinators.shares.delivery.acknowledgements import RELEASE, RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
 from strandline.coordinators.shares.delivery.delivery_history import SESSION_ENDED, TIMED_OUT, DeliveryHistory
 from strandline.coordinators.shares.delivery.offset_ranges import ACKNOWLEDGED, AVAILABLE
-from strandline.coordinators.shares.delivery.share_partition import (
-    RELEASE,
-    RENEW,
-    AcknowledgedBatch,
-    SharePartition,
-    StateChange,
-)
+from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange
 from strandline.coordinators.shares.share_state import StateBatch
 
 

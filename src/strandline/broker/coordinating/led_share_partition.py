@@ -9,20 +9,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
-from uuid import UUID
+from typing import TYPE_CHECKING, Final
 
 from strandline.broker.coordinating.delivery_watch import DeliveryWatch
+from strandline.broker.coordinating.state_persister import ABSENT, FENCED, StatePersister, client_code
 from strandline.config.settings import LONG_MAX
+from strandline.coordinators.shares.delivery.acknowledgements import AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
-from strandline.coordinators.shares.delivery.share_partition import (
-    AcknowledgedBatch,
-    SharePartition,
-    StateChange,
-    StateWrite,
-)
+from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange, StateWrite
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
-from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
+from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.segment import ColdRead
@@ -39,51 +35,6 @@ log = logging.getLogger("strandline.shares")
 
 OnAcknowledged = Callable[[ErrorCode, str | None], object]
 _DURATION: Final = re.compile(r"by_duration:p(?:(\d+)d)?(?:t(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?)?")
-_FENCED: Final = frozenset((ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH))
-_ABSENT: Final = frozenset((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID))
-
-
-class StatePersister(Protocol):
-    """The share coordinator, wherever it is. It stores the writes of a share partition in the order of the calls."""
-
-    def read(
-        self,
-        group_id: str,
-        topic_id: UUID,
-        partition: int,
-        leader_epoch: int,
-        on_done: Callable[[ErrorCode, ShareState | None], object],
-        /,
-    ) -> None: ...
-
-    def write(
-        self,
-        group_id: str,
-        topic_id: UUID,
-        partition: int,
-        state_epoch: int,
-        leader_epoch: int,
-        start_offset: int,
-        delivery_complete_count: int,
-        batches: Sequence[StateBatch],
-        on_done: Callable[[ErrorCode], object],
-        /,
-    ) -> None: ...
-
-
-def client_code(code: ErrorCode) -> ErrorCode:
-    """Return what a client is answered for an error of the share coordinator."""
-    if code in _FENCED:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if code in _ABSENT or code == ErrorCode.GROUP_ID_NOT_FOUND:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if code in (
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ):
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class LedSharePartition:
@@ -344,7 +295,7 @@ class LedSharePartition:
             return
         if self.share is not None:
             self.watch.on_stored(self.share)
-        if code in _FENCED or code in _ABSENT:
+        if code in FENCED or code in ABSENT:
             log.info("dropping %r of share group %r: %s", self.partition, self.group_id, code.name)
             self.drop()
         elif self._may_retire:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from strandline.broker.coordinating.delivery_watch import DeliveryWatch, ShareCounts
 from strandline.broker.coordinating.group_topics import overrides_of_group
-from strandline.broker.coordinating.led_share_partition import LedSharePartition, StatePersister
+from strandline.broker.coordinating.led_share_partition import LedSharePartition
+from strandline.broker.coordinating.state_persister import StatePersister
 from strandline.broker.environment import Environment
 from strandline.config.node_config import BrokerConfig
 from strandline.coordinators.shares.delivery.delivery_history import DeliveryHistory

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.metrics.scrape import Scrape
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, REJECT, RELEASE, RENEW, SharePartition
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE, RENEW
+from strandline.coordinators.shares.delivery.share_partition import SharePartition
 from strandline.observability.exposition import Metric, Sample, escaped
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Final
 
 from strandline.codec.current_leader import NodeEndpoint
 from strandline.codec.shares import Batch, SharePartitionRequest, SharePartitionResponse
-from strandline.coordinators.shares.delivery.share_partition import RENEW, AcknowledgedBatch
+from strandline.coordinators.shares.delivery.acknowledgements import RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.access.client_guard import ClientGuard

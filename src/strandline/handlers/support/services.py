@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from strandline.coordinators.groups.history.group_history import GroupHistory
     from strandline.coordinators.offsets.plain_commit import PlainCommit
     from strandline.coordinators.shares import events as share_events
+    from strandline.coordinators.shares.delivery.acknowledgements import AcknowledgedBatch
     from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
     from strandline.coordinators.shares.delivery.delivery_history import DeliveryHistory
-    from strandline.coordinators.shares.delivery.share_partition import AcknowledgedBatch, SharePartition
+    from strandline.coordinators.shares.delivery.share_partition import SharePartition
     from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession, ShareSessions
     from strandline.coordinators.shares.delivery.share_settings import ShareSettings
     from strandline.coordinators.transactions import events as transaction_events

@@ -26,8 +26,8 @@ from strandline.coordinators.shares.dead_letters.dead_letter_queue import (
     QueueEffect,
     QueueEvent,
     QueueState,
-    Retry,
     RetryDue,
+    RetryLater,
     Skipped,
     Stored,
     SwitchedOff,
@@ -147,7 +147,7 @@ class Leader:
                 yield from self.store(batches)
             case Copy(letters=letters, after=after):
                 yield from self.copy(letters, after)
-            case Retry():
+            case RetryLater():
                 yield
                 self.step(RetryDue())
 
@@ -307,7 +307,7 @@ def test_transactions_that_are_too_large_are_halved_and_one_record_goes_without_
         assert queue.step(Failed("too large", is_too_large=True)) == [Open(needs_note=False)]
         only(queue.step(Opened()))
         assert queue.step(Stored(True)) == [Copy(expected, after=-1)]
-    assert isinstance(only(queue.step(Failed("too large", is_too_large=True))), Retry)
+    assert isinstance(only(queue.step(Failed("too large", is_too_large=True))), RetryLater)
     queue.step(RetryDue())
     queue.step(Opened())
     queue.step(Stored(True))
@@ -323,7 +323,7 @@ def test_attempts_are_ever_further_apart_and_nothing_is_given_up_while_others_ar
     delays = []
     for _ in range(30):
         retry = only(queue.step(Failed("no topic")))
-        assert isinstance(retry, Retry)
+        assert isinstance(retry, RetryLater)
         delays.append(retry.delay_s)
         queue.step(RetryDue())
     assert delays[:4] == [0.1, 0.2, 0.4, 0.8]
@@ -335,7 +335,7 @@ def test_half_is_given_up_when_nothing_else_can_be_delivered_for_long() -> None:
     queue = DeadLetterQueue(1)
     queue.step(Buried(one(1, 2, 3, 4)))
     for _ in range(PATIENCE):
-        assert isinstance(only(queue.step(Failed("no topic", is_blocked=True))), Retry)
+        assert isinstance(only(queue.step(Failed("no topic", is_blocked=True))), RetryLater)
         queue.step(RetryDue())
     given_up, archive = queue.step(Failed("no topic", is_blocked=True))
     assert given_up == GiveUp(one(1, 2), "no topic")

@@ -15,15 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from tests.unit.coordinators.shares.test_share_partition_model import Stored
 
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, REJECT, RELEASE, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.due_times import FINE_MS
-from strandline.coordinators.shares.delivery.share_partition import (
-    ACCEPT,
-    REJECT,
-    RELEASE,
-    AcknowledgedBatch,
-    SharePartition,
-    StateChange,
-)
+from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState
 

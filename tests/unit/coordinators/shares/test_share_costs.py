@@ -10,9 +10,10 @@ import pytest
 from tests.unit.coordinators.shares.test_held_back_model import Task, TaskBatches
 from tests.unit.coordinators.shares.test_share_partition_model import FakeBatches
 
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import LOOKED_MAX
 from strandline.coordinators.shares.delivery.due_times import DueTimes
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, AcknowledgedBatch, SharePartition
+from strandline.coordinators.shares.delivery.share_partition import SharePartition
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import ShareState
 

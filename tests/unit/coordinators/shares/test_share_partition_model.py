@@ -10,6 +10,14 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from strandline.coordinators.shares.delivery.acknowledgements import (
+    ACCEPT,
+    GAP_TYPE,
+    REJECT,
+    RELEASE,
+    RENEW,
+    AcknowledgedBatch,
+)
 from strandline.coordinators.shares.delivery.dead_ranges import DeadRange
 from strandline.coordinators.shares.delivery.offset_ranges import (
     ACKNOWLEDGED,
@@ -19,16 +27,7 @@ from strandline.coordinators.shares.delivery.offset_ranges import (
     AVAILABLE,
     DONE,
 )
-from strandline.coordinators.shares.delivery.share_partition import (
-    ACCEPT,
-    GAP_TYPE,
-    REJECT,
-    RELEASE,
-    RENEW,
-    AcknowledgedBatch,
-    SharePartition,
-    StateChange,
-)
+from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
 from strandline.errors import RequestError

@@ -34,8 +34,8 @@ from strandline.coordinators.shares.dead_letters.dead_letter_queue import (
     Opened,
     QueueEffect,
     QueueEvent,
-    Retry,
     RetryDue,
+    RetryLater,
     Skipped,
     Stored,
     SwitchedOff,
@@ -172,7 +172,7 @@ class DeadLetterWriter:
             case GiveUp(letters=letters, reason=reason):
                 self._counts.given_up += sum(each.size for each in letters)
                 log.error("%s archived without a copy: %s", self._name(letters), reason)
-            case Retry(delay_s=delay_s, reason=reason):
+            case RetryLater(delay_s=delay_s, reason=reason):
                 self._pause(delay_s, reason)
 
     def _name(self, letters: Sequence[DeadRange]) -> str:
@@ -196,7 +196,7 @@ class DeadLetterWriter:
 
     def _failed(self, reason: str, *, is_too_large: bool = False) -> None:
         ranges = self._share.ranges.ranges
-        has_room = self._share.has_room(self._source.settings.record_locks_max)
+        has_room = self._share.has_room(self._source.settings)
         is_blocked = not has_room and bool(ranges) and ranges[0].state == ARCHIVING
         self._step(Failed(reason, is_too_large, is_blocked))
 

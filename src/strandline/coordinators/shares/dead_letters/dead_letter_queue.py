@@ -107,7 +107,7 @@ class Uncertain:
 
 @dataclass(frozen=True, slots=True)
 class RetryDue:
-    """The time of `Retry` is over."""
+    """The time of `RetryLater` is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,14 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
+class RetryLater:
     """Say `RetryDue` after this time."""
 
     delay_s: float
     reason: str
 
 
-QueueEffect = Open | Mark | Copy | Archive | GiveUp | Retry
+QueueEffect = Open | Mark | Copy | Archive | GiveUp | RetryLater
 
 
 class DeadLetterQueue:
@@ -270,7 +270,7 @@ class DeadLetterQueue:
     def _on_stored(self, is_stored: bool) -> None:
         if not is_stored:
             self.state = QueueState.PAUSED
-            self._effects.append(Retry(_delay_s(self._refusals), "the share coordinator did not store it"))
+            self._effects.append(RetryLater(_delay_s(self._refusals), "the share coordinator did not store it"))
             self._refusals += 1
             return
         self._refusals = 0
@@ -328,7 +328,7 @@ class DeadLetterQueue:
 
     def _pause(self, reason: str) -> None:
         self.state = QueueState.PAUSED
-        self._effects.append(Retry(_delay_s(self._failures), reason))
+        self._effects.append(RetryLater(_delay_s(self._failures), reason))
         self._failures += 1
 
 

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, GAP_TYPE, RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
 from strandline.coordinators.shares.delivery.offset_ranges import AVAILABLE
-from strandline.coordinators.shares.delivery.share_partition import ACCEPT, GAP_TYPE, RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.share_state import StateBatch
 
 EVENTS_MAX: Final = 256

@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from strandline.coordinators.shares.delivery.acknowledgements import (
+    REJECT,
+    RENEW,
+    TARGETS,
+    AcknowledgedBatch,
+    check,
+    runs,
+)
 from strandline.coordinators.shares.delivery.acquisition import (
     AcquiredRange,
     Acquisition,
@@ -22,7 +30,6 @@ from strandline.coordinators.shares.delivery.dead_ranges import DeadRange, burie
 from strandline.coordinators.shares.delivery.held_back import BEHIND_KEY, HeldBack
 from strandline.coordinators.shares.delivery.key_order import KeyOrder
 from strandline.coordinators.shares.delivery.offset_ranges import (
-    ACKNOWLEDGED,
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
@@ -36,24 +43,6 @@ from strandline.coordinators.shares.delivery.record_locks import RecordLock, Rec
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState, StateBatch
 from strandline.coordinators.shares.state_batches import joined
-from strandline.errors import ErrorCode, RequestError
-
-GAP_TYPE: Final = 0
-ACCEPT: Final = 1
-RELEASE: Final = 2
-REJECT: Final = 3
-RENEW: Final = 4
-_TARGETS: Final = (ARCHIVED, ACKNOWLEDGED, AVAILABLE, ARCHIVED, ACQUIRED)
-"""The state that each type of acknowledgement leads to."""
-
-
-class AcknowledgedBatch(NamedTuple):
-    """Offsets that a member acknowledges, both ends included."""
-
-    first: int
-    last: int
-    types: bytes
-    """One type for all offsets, or one for each."""
 
 
 class StateWrite(NamedTuple):
@@ -269,18 +258,18 @@ class SharePartition:
     ) -> StateChange | None:
         """Apply all of a request, or raise RequestError with nothing changed. Return None if nothing needs storing."""
         for batch in batches:
-            self._check(member_id, batch, settings)
+            check(self.ranges, range(self.start_offset, self.end_offset), member_id, batch, settings)
         change = StateChange()
         change.released = now, settings
         renewed: RecordLock | None = None
         for first, last, types in batches:
-            for begin, end, kind in _runs(first, last, types):
+            for begin, end, kind in runs(first, last, types):
                 for found in self.ranges.carve(max(begin, self.start_offset), end):
                     if found.state == GAP:
                         continue
                     if kind != RENEW:
                         found.is_rejected = kind == REJECT
-                        target = settings.undelivered_state if found.is_rejected else _TARGETS[kind]
+                        target = settings.undelivered_state if found.is_rejected else TARGETS[kind]
                         self._begin(change, found, target, settings)
                         continue
                     if renewed is None:
@@ -298,27 +287,6 @@ class SharePartition:
             for found in self._held(lock):
                 self._begin(change, found, AVAILABLE, settings)
         return self._sealed(change, settings)
-
-    def _check(self, member_id: str, batch: AcknowledgedBatch, settings: ShareSettings) -> None:
-        first, last, types = batch
-        if last < self.start_offset:
-            return
-        if not self.in_flight:
-            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "nothing is acquired")
-        if last >= self.end_offset:
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"offsets up to {last}: the last acquired is below")
-        if not settings.renews_locks and RENEW in types:
-            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the group does not allow locks to be renewed")
-        first = max(first, self.start_offset)
-        ranges = self.ranges.ranges
-        at = self.ranges.index(first)
-        while at < len(ranges) and (found := ranges[at]).first <= last:
-            if found.state != GAP:
-                if found.state != ACQUIRED or found.change is not None or found.lock is None:
-                    raise RequestError(ErrorCode.INVALID_RECORD_STATE, f"offset {found.first} is not acquired")
-                if found.lock.member_id != member_id:
-                    raise RequestError(ErrorCode.INVALID_RECORD_STATE, f"another member holds offset {found.first}")
-            at += 1
 
     def _begin(self, change: StateChange, found: DeliveryRange, state: int, settings: ShareSettings) -> None:
         """Move acquired records to another state, as long as the change is not taken back."""
@@ -518,15 +486,3 @@ class SharePartition:
             count += 1
         if count:
             self.ranges.drop_front(count)
-
-
-def _runs(first: int, last: int, types: bytes) -> Iterable[tuple[int, int, int]]:
-    """Yield first and last offset and type of neighbours that are acknowledged alike."""
-    if len(types) == 1:
-        yield first, last, types[0]
-        return
-    begin = 0
-    for at in range(1, len(types) + 1):
-        if at == len(types) or types[at] != types[begin]:
-            yield first + begin, first + at - 1, types[begin]
-            begin = at
