@@ -21,6 +21,7 @@ from tests.chaos.groups import GROUP_SETTINGS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.report import Outcome
 from tests.chaos.rounds import play
+from tests.chaos.shares import SHARE_SETTINGS
 from tests.chaos.tables import CLEANING_SETTINGS
 from tests.chaos.transactions import TRANSACTION_SETTINGS
 
@@ -54,6 +55,7 @@ def main() -> int:
             **GROUP_SETTINGS,
             **TRANSACTION_SETTINGS,
             **CLEANING_SETTINGS,
+            **SHARE_SETTINGS,
             "broker.session.timeout.ms": str(options.session_ms),
             "broker.heartbeat.interval.ms": str(min(500, options.session_ms // 4)),
         }

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bench.brokers import BrokerFailed
+from bench.cluster_node import StrandlineSystem
 from bench.wire import ServerRefused
 from tests.chaos.availability import acknowledgement_times, longest_silence_s, time_without
 from tests.chaos.clients import clients_of
 from tests.chaos.groups import PROTOCOLS, PositionWatcher, groups_over
 from tests.chaos.nemesis import Inflicted, Nemesis
+from tests.chaos.shares import TASK_SETTINGS, ShareWorkload, shares_over, tasks_of, without_clocks
 from tests.chaos.tables import BRIEF_SETTINGS, TABLE_SETTINGS, brief_of, cleaned_over, table_of
 from tests.chaos.transactions import (
     LEAVE_S_MAX,
@@ -40,6 +42,8 @@ from strandline.testing.history import Op, Send
 from strandline.testing.recorder import Recorder
 
 PARTITIONS = 6
+SHARES_PART = 10
+"""So many times fewer tasks than other records: each is acknowledged by itself."""
 FINAL_READ_TIMEOUT_S = 120.0
 FIRST_ACKS = 100
 FIRST_ACKS_TIMEOUT_S = 60.0
@@ -136,7 +140,12 @@ def play(
     kind = sorted(PROTOCOLS)[number % len(PROTOCOLS)]
     work = workload_over(recorder, cluster.bootstrap, partitions, seed=seed, kind=kind)
     cleaned = cleaned_over(recorder, cluster.bootstrap, topic, seed=seed)
+    shares: list[ShareWorkload] = []
+    if cluster.name == StrandlineSystem.name:
+        cluster.create_topic(tasks_of(topic), 1, {**TOPIC_SETTINGS, **TASK_SETTINGS})
+        shares = [shares_over(recorder, cluster.bootstrap, topic, seed=seed, per_second=per_second / SHARES_PART)]
     clients = [*producers, *consumers, *members, *watchers, *work.seats, *work.onlookers, *cleaned.clients]
+    clients += [client for each in shares for client in each.clients]
     first_fault = len(nemesis.done)
     began = time.monotonic()
     hanging_clients: list[str] = []
@@ -149,15 +158,19 @@ def play(
         nemesis.run(topic, until=began + seconds, stopping=stopping)
         healed_acks = recorder.acknowledged + FIRST_ACKS
         recorder.wait_acknowledged(healed_acks, timeout_s=FIRST_ACKS_TIMEOUT_S)
-        for producer in producers:
+        for producer in (*producers, *(each.producer for each in shares)):
             producer.stop()
-        behind = _groups_behind([*watchers, work.positions], recorder.ops())
+        ends = _ends(recorder.ops())
+        behind = _groups_behind([*watchers, work.positions], {str(each): ends.get(str(each), 0) for each in partitions})
+        behind += filter(None, (each.finish(ends.get(str(each.partition), 0)) for each in shares))
         for client in clients:
             client.stopping.set()
     faults = nemesis.done[first_fault:]
     hanging = _settle(recorder, work)
-    read_to_the_end(recorder, cluster.bootstrap, [*partitions, *work.outputs], timeout_s=FINAL_READ_TIMEOUT_S)
-    ops = recorder.ops()
+    read = [*partitions, *work.outputs, *(each.partition for each in shares)]
+    read_to_the_end(recorder, cluster.bootstrap, read, timeout_s=FINAL_READ_TIMEOUT_S)
+    clocks_jumped = any(fault.kind == "clock jump" for fault in faults)
+    ops = without_clocks(recorder.ops()) if clocks_jumped else recorder.ops()
     played = Round(topic, ops, check(ops), faults, _silences(ops, faults), groups_behind=behind)
     played.fatal_errors = [
         f"process {each.process}: {each.fatal_error.str()}" for each in producers if each.fatal_error is not None
@@ -171,7 +184,6 @@ def play(
     played.worker_complaints = work.complaints
     played.hanging_clients = hanging_clients
     played.seconds = time.monotonic() - began
-    clocks_jumped = any(fault.kind == "clock jump" for fault in faults)
     played.cleaned_wrong = cleaned.judge(seconds=played.seconds, clocks_jumped=clocks_jumped)
     played.table_passes = sum(len(reader.passes) for reader in cleaned.readers)
     # The topic has been judged; deleting it under way is one more thing that must not disturb the next round.
@@ -180,6 +192,8 @@ def play(
         cluster.delete_topic(outputs_of(topic))
         cluster.delete_topic(table_of(topic))
         cluster.delete_topic(brief_of(topic))
+        for each in shares:
+            cluster.delete_topic(each.partition.topic)
     say(
         f"round {number}: {played.acknowledged:,} acknowledged, {played.transactions['ok']:,} transactions committed, "
         f"{len(faults)} faults, {_verdict(played)}"
@@ -194,13 +208,18 @@ def _stop(client: ClientThread, hanging: list[str]) -> None:
         hanging.append(str(reason))
 
 
-def _groups_behind(watchers: list[PositionWatcher], ops: list[Op]) -> list[str]:
-    """The groups that do not reach what was acknowledged."""
+def _ends(ops: list[Op]) -> dict[str, int]:
+    """The offset behind what was acknowledged, of each partition."""
     ends: dict[str, int] = {}
     for op in ops:
         for mop in op.mops:
             if isinstance(mop, Send) and op.f == "send" and op.outcome == "ok" and mop.offset is not None:
                 ends[mop.partition] = max(mop.offset + 1, ends.get(mop.partition, 0))
+    return ends
+
+
+def _groups_behind(watchers: list[PositionWatcher], ends: dict[str, int]) -> list[str]:
+    """The groups that do not reach what was acknowledged."""
     return [behind for watcher in watchers if (behind := watcher.wait_position(ends, timeout_s=GROUPS_TIMEOUT_S))]
 
 

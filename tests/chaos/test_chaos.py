@@ -25,6 +25,7 @@ from tests.chaos.ground import Ground, GroundFailed, ground, machine_wide_lock
 from tests.chaos.groups import GROUP_SETTINGS, PROTOCOLS
 from tests.chaos.nemesis import Nemesis
 from tests.chaos.rounds import Round, play
+from tests.chaos.shares import SHARE_SETTINGS
 from tests.chaos.tables import CLEANING_SETTINGS, Written
 from tests.chaos.tables import Ledger as TableLedger
 from tests.chaos.transactions import TRANSACTION_SETTINGS
@@ -32,7 +33,7 @@ from tests.crash.filesystems import why_not_mountable
 from tests.crash.harness import new_seed, without_one_record
 
 from strandline.testing.checker import check
-from strandline.testing.history import Consumed, Member, Op, Poll, Send
+from strandline.testing.history import Acknowledged, Consumed, Member, Op, Poll, Send, SharePosition
 
 SESSION_MS = 3_000
 
@@ -41,7 +42,7 @@ def storm(seconds: float, *, rate: int = 400) -> tuple[Round, Nemesis]:
     seed = new_seed()
     rng = random.Random(seed)
     sessions = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interval.ms": "500"}
-    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **CLEANING_SETTINGS, **sessions}
+    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **CLEANING_SETTINGS, **SHARE_SETTINGS, **sessions}
     with ground(StrandlineSystem(), settings=settings, plain=True) as made:
         wanted = possible(made, ["kill -9", "pause", "short pause", "clean restart"])
         nemesis = Nemesis(made, wanted, rng, SESSION_MS / 1000, print)
@@ -76,6 +77,7 @@ def judge(played: Round, nemesis: Nemesis) -> None:
     assert played.table_passes, "nobody read the compacted topic to its end"
     judge_groups(played.ops)
     judge_transactions(played.ops)
+    judge_shares(played.ops)
 
 
 def judge_transactions(ops: list[Op]) -> None:
@@ -108,6 +110,21 @@ def judge_groups(ops: list[Op]) -> None:
     for group in sorted(committed):
         found = check(without_one_processed(ops, group)).counts
         assert found["group-skip"], f"a record that {group} skipped would not have been noticed"
+
+
+def judge_shares(ops: list[Op]) -> None:
+    """Tasks were accepted and released, and what must not happen to them would have been noticed."""
+    accepted = [op for op in ops if op.f == "share_acknowledge" and op.outcome == "ok"]
+    one = next(op for op in accepted if any(mop.kind == "accept" for mop in op.mops if isinstance(mop, Acknowledged)))
+    (start,) = (op for op in ops if op.f == "share_start")
+    (at_end,) = start.mops
+    assert isinstance(at_end, SharePosition)
+    planted = {
+        "double-acquire": [*ops, replace(one, process=-1, invoked_ns=2**62)],
+        "stuck-task": [replace(op, mops=(at_end._replace(offset=0),)) if op is start else op for op in ops],
+    }
+    for anomaly, history in planted.items():
+        assert check(history).counts[anomaly], f"{anomaly} would not have been noticed"
 
 
 def without_one_processed(ops: list[Op], group: str) -> list[Op]:
