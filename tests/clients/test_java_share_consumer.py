@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.clients.java_driver import JavaDriver
 
@@ -191,3 +193,56 @@ def test_a_rejected_record_becomes_one_dead_letter(broker: EmbeddedBroker, java:
     assert headers["__dlq.errors.message"] == b"Offset rejected by client."
     assert consumer.poll(2.0) is None
     consumer.close()
+
+
+def test_a_group_with_an_order_gets_one_record_of_a_key_at_a_time(broker: EmbeddedBroker, java: JavaDriver) -> None:
+    alter_group(broker, {"share.order": "key"})
+    ann, bob = Member(java), Member(java)
+    ann.join(broker)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 100, "compression.type": "lz4"})
+    for number in range(12):
+        producer.produce(TOPIC, f"job-{number}".encode(), key=f"key-{number % 3}", partition=0)
+    assert producer.flush(30) == 0
+    del producer
+    done: list[int] = []
+    for _ in range(POLLS_MAX):
+        for member in (ann, bob):
+            got = [int(each["value"].removeprefix("job-")) for each in member.poll() if each["value"].startswith("job")]
+            assert len({each % 3 for each in got}) == len(got), "two records of one key at once"
+            done += got
+            member.acknowledge("a")
+            member.commit()
+        if len(done) >= 12:
+            break
+    assert sorted(done) == list(range(12))
+    for key in range(3):
+        assert [each for each in done if each % 3 == key] == list(range(key, 12, 3))
+
+
+def test_a_delayed_record_comes_when_it_is_due(broker: EmbeddedBroker, java: JavaDriver) -> None:
+    ann = Member(java)
+    ann.join(broker)
+    alter(broker, "TOPIC", TOPIC, {"strandline.delay.enable": "true"})
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    due_ms = time.time_ns() // 1_000_000 + 5_000
+    producer.produce(TOPIC, b"later", partition=0, timestamp=due_ms)
+    producer.produce(TOPIC, b"now", partition=0)
+    assert producer.flush(30) == 0
+    del producer
+    assert [each["value"] for each in ann.poll_some()] == ["now"]
+    ann.acknowledge("a")
+    ann.commit()
+    assert [each["value"] for each in ann.poll_some()] == ["later"]
+    assert time.time_ns() // 1_000_000 >= due_ms
+
+
+def alter_group(broker: EmbeddedBroker, settings: dict[str, str]) -> None:
+    alter(broker, "GROUP", GROUP, settings)
+
+
+def alter(broker: EmbeddedBroker, kind: str, name: str, settings: dict[str, str]) -> None:
+    entries = [ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in settings.items()]
+    resource = ConfigResource(getattr(ResourceType, kind), name, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
