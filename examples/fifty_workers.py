@@ -1,7 +1,7 @@
 """Fifty workers share the tasks of two partitions: more workers than partitions, each task acknowledged by itself.
 
     python examples/fifty_workers.py                             # on a log of its own, for as long as it runs
-    python examples/fifty_workers.py --bootstrap localhost:9092  # with group.share.enable=true there
+    python examples/fifty_workers.py --bootstrap localhost:9092
 
 Each worker is a member of the share group `thumbnails`. Some tasks fail the first time and are tried again by another
 worker. One can never be done: its handler rejects it, and no other task waits for it.
@@ -88,7 +88,7 @@ def main() -> None:
     with ExitStack() as stack:
         bootstrap = options.bootstrap
         if bootstrap is None:
-            bootstrap = stack.enter_context(strandline.embedded(properties={"group.share.enable": "true"})).bootstrap
+            bootstrap = stack.enter_context(strandline.embedded()).bootstrap
         began = time.monotonic()
         studio = run(bootstrap, pictures=options.pictures, workers=options.workers)
         print(

@@ -73,7 +73,6 @@ CERTAINLY_NOT = frozenset(
 """Answers after which nothing was stored. After any other error it may have been."""
 
 SHARE_SETTINGS = {
-    "group.share.enable": "true",
     "group.share.min.record.lock.duration.ms": "1000",
     "group.share.min.session.timeout.ms": "6000",
     "group.share.session.timeout.ms": "6000",

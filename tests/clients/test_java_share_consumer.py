@@ -25,7 +25,7 @@ POLLS_MAX = 120
 
 @pytest.fixture
 def broker() -> Iterator[EmbeddedBroker]:
-    with strandline.embedded(properties={"group.share.enable": "true"}) as broker:
+    with strandline.embedded() as broker:
         broker.create_topic(TOPIC, 2)
         yield broker
 

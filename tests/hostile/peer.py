@@ -24,7 +24,7 @@ ANSWER_TIMEOUT_S = 20.0
 CLIENT_ID = b"hostile"
 API_VERSIONS = 18
 ROUTES = routes()
-ALL_ROUTES = routes(serves_shares=True)
+ALL_ROUTES = routes()
 """With those of share groups, which a broker serves if it is asked to."""
 
 

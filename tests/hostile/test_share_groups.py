@@ -53,7 +53,7 @@ def test_a_node_with_share_groups_serves_on() -> None:
     rng = random.Random(new_seed())
     order = [ALL_ROUTES[key] for key in APIS for _ in range(EXAMPLES)]
     rng.shuffle(order)
-    with stage({"target": 2}, properties={"group.share.enable": "true"}) as broker:
+    with stage({"target": 2}) as broker:
         port = int(broker.bootstrap.rpartition(":")[2])
         peer = Peer(port)
         for route in order:

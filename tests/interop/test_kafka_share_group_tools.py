@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.interop.kafka_tools import Tools
-from tests.scenarios.share_group_client import ON, ShareConsumer
+from tests.scenarios.share_group_client import ShareConsumer
 from tests.scenarios.test_share_groups import settled
 
 import strandline
@@ -23,7 +23,7 @@ PATIENT = {"group.share.session.timeout.ms": "600000", "group.share.max.session.
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Iterator[Tools]:
-    with strandline.embedded(properties={**ON, **PATIENT}) as broker:
+    with strandline.embedded(properties=PATIENT) as broker:
         broker.create_topic(TOPIC, 4)
         yield Tools(broker.bootstrap, tmp_path)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.clients.kafka_server import kafka_tool
 from tests.interop.conftest import KafkaLives, OurLife
 from tests.interop.conversation import CODECS
-from tests.scenarios.share_coordinator_client import ON, ShareCoordinatorClient, topic_id_of
+from tests.scenarios.share_coordinator_client import ShareCoordinatorClient, topic_id_of
 from tests.scenarios.sink_clients import Driver, Task
 from tests.unit.partition.test_partition import World
 from tests.unit.partition.test_transactions import end, send
@@ -137,7 +137,7 @@ def test_decisions_about_sinks_are_passed_over(dump: Dump, tmp_path: Path) -> No
 
 
 def test_states_of_share_groups(dump: Dump, tmp_path: Path) -> None:
-    properties = {**ON, "share.coordinator.state.topic.num.partitions": "1"}
+    properties = {"share.coordinator.state.topic.num.partitions": "1"}
     with strandline.embedded(data=tmp_path / "data", properties=properties) as node:
         node.create_topic("jobs")
         topic_id = topic_id_of([node.port], "jobs")

@@ -13,7 +13,6 @@ from confluent_kafka import Producer
 import strandline
 
 QUICK = {
-    "group.share.enable": "true",
     "group.share.assignment.interval.ms": "0",
     "group.share.heartbeat.interval.ms": "1000",
     "group.share.min.heartbeat.interval.ms": "1000",

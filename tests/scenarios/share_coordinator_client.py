@@ -31,7 +31,6 @@ from strandline.coordinators.shares.share_state import SharePartitionKey, ShareS
 from strandline.errors import ErrorCode
 
 SHARE = 2
-ON = {"group.share.enable": "true"}
 
 
 def topic_id_of(ports: Sequence[int], topic: str) -> UUID:

@@ -30,7 +30,6 @@ from strandline.codec.messages.share_group_describe_request import ShareGroupDes
 from strandline.codec.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from strandline.errors import ErrorCode
 
-ON = {"group.share.enable": "true"}
 GROUP_KEY = 0
 
 

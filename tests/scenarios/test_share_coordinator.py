@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from tests.hostile.peer import Closed
-from tests.scenarios.share_coordinator_client import ON, SHARE, ShareCoordinatorClient, topic_id_of
+from tests.scenarios.share_coordinator_client import SHARE, ShareCoordinatorClient, topic_id_of
 from tests.scenarios.sink_clients import talk
 
 import strandline
-from strandline.codec.messages.api_versions_request import ApiVersionsRequest
 from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
 from strandline.codec.messages.list_offsets_request import (
     ListOffsetsPartition,
@@ -41,7 +39,6 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def node() -> Iterator[Any]:
     properties = {
-        **ON,
         "share.coordinator.snapshot.update.records.per.snapshot": "3",
         "share.coordinator.state.topic.prune.interval.ms": "200",
         "share.coordinator.cold.partition.snapshot.interval.ms": "500",
@@ -145,21 +142,8 @@ def test_the_state_of_a_deleted_topic_goes_with_it(node: Any) -> None:
         time.sleep(0.02)
 
 
-def test_without_share_groups_nothing_of_it_is_served() -> None:
-    with strandline.embedded(properties={"group.share.enable": "false"}) as broker:
-        with talk([port_of(broker)]) as peer:
-            keys = {each.api_key for each in peer.ask(ApiVersionsRequest(), 3).api_keys}
-            assert not keys & set(range(76, 93))
-            request = FindCoordinatorRequest(coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"], key_type=SHARE)
-            (found,) = peer.ask(request, 6).coordinators
-            assert found.error_code == ErrorCode.INVALID_REQUEST
-        with talk([port_of(broker)]) as peer, pytest.raises(Closed):
-            peer.ask(ReadShareGroupStateRequest(group_id=GROUP), 0)
-
-
 def test_a_state_that_was_acknowledged_survives_its_coordinator() -> None:
     properties = {
-        **ON,
         "share.coordinator.snapshot.update.records.per.snapshot": "5",
         "share.coordinator.state.topic.num.partitions": "1",
     }

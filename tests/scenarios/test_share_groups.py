@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.scenarios.share_group_client import ON, ShareConsumer, ShareGroupClient
+from tests.scenarios.share_group_client import ShareConsumer, ShareGroupClient
 from tests.scenarios.sink_clients import talk
 
 import strandline
@@ -22,7 +22,6 @@ from strandline.errors import ErrorCode
 TOPIC = "jobs"
 GROUP_RESOURCE = 32
 QUICK = {
-    **ON,
     "group.share.assignment.interval.ms": "0",
     "share.coordinator.state.topic.num.partitions": "2",
     "offsets.topic.num.partitions": "2",

@@ -25,7 +25,6 @@ from strandline.errors import ErrorCode
 DEAD = "dlq.tasks"
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 SETTINGS = {
-    "group.share.enable": "true",
     "share.coordinator.state.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }

@@ -227,7 +227,7 @@ def share_stage(
     seed: int = 1, *, topic: TopicOptions = TASKS, nodes: int = 1, reset: str = "earliest", **settings: str
 ) -> Iterator[tuple[Play, MemoryPersister]]:
     """A cluster whose brokers deliver to share groups, and keep the state in memory."""
-    given = {"group.share.enable": "true", **{name.replace("_", "."): value for name, value in settings.items()}}
+    given = {**{name.replace("_", "."): value for name, value in settings.items()}}
     with stage(seed, topic, nodes=nodes, controllers=1 if nodes == 1 else 3, settings=given) as play:
         persister = MemoryPersister(play)
         for each in play.cluster.nodes.values():
@@ -244,7 +244,7 @@ def share_stage(
 def stored_stage(seed: int) -> Iterator[Play]:
     """Three nodes that deliver to share groups, and keep the state on one partition of the internal topic."""
     topic = TopicOptions("tasks", 1, 3, {"min.insync.replicas": "2"})
-    settings = {"group.share.enable": "true", "share.coordinator.state.topic.num.partitions": "1"}
+    settings = {"share.coordinator.state.topic.num.partitions": "1"}
     with stage(seed, topic, settings=settings) as play:
         node = play.leader("tasks").node
         assert node is not None

@@ -25,7 +25,6 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10
 TOPIC = dataclasses.replace(ORDERS, partitions=4)
 SETTINGS = {
     "broker.session.timeout.ms": "3000",
-    "group.share.enable": "true",
     "group.share.assignment.interval.ms": "0",
     "share.coordinator.state.topic.num.partitions": "2",
 }

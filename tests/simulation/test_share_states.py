@@ -24,7 +24,6 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12
 TOPIC = dataclasses.replace(ORDERS, partitions=1)
 SETTINGS = {
     "broker.session.timeout.ms": "3000",
-    "group.share.enable": "true",
     "share.coordinator.state.topic.num.partitions": "3",
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
     "share.coordinator.state.topic.prune.interval.ms": "1500",

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tests.simulator.options import SimOptions
 
 SHARE_SETTINGS: Final = {
-    "group.share.enable": "true",
     # Kafka's own bounds are for people; what happens in a run of a minute needs locks of seconds.
     "group.share.min.session.timeout.ms": "3000",
     "group.share.session.timeout.ms": "6000",

@@ -16,7 +16,7 @@ from strandline.config.docs import configuration_page
 
 ROOT = Path(__file__).parents[2]
 ROUTES = [
-    *routes(serves_shares=True).values(),
+    *routes().values(),
     *(route for route in routes(CONTROLLER).values() if route.listeners == (CONTROLLER,)),
 ]
 

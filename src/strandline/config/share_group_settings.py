@@ -12,12 +12,6 @@ from strandline.errors import InvalidConfig
 class ShareGroupSettings:
     """The table of share group settings. Each attribute is the setting of that name with underscores for dots."""
 
-    group_share_enable: bool = boolean(
-        "group.share.enable",
-        True,
-        "Strandline's own. Whether the node serves share groups, and a cluster that it makes has `share.version` 2.",
-    )
-
     # Members.
     group_share_session_timeout_ms: int = integer(
         "group.share.session.timeout.ms", 45_000, at_least(1), "How long a silent share consumer stays a member."

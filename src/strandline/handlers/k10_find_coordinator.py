@@ -43,7 +43,7 @@ _NOT_AVAILABLE = "The coordinator is not available."
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     name = _TOPICS.get(request.key_type)
-    if name is None or (name == SHARE_GROUP_STATE and not _serves_shares(context)):
+    if name is None or (name == SHARE_GROUP_STATE and context.api_version < SHARE_FROM_VERSION):
         _answer(context, request, _refusal(request))
     elif context.node.image.topic_by_name(name) is not None or not any(_is_key(name, key) for key in _keys(request)):
         _answer(context, request, lambda key: _find(context, name, key))
@@ -64,10 +64,6 @@ def _is_key(name: str, key: str) -> bool:
         except RequestError:
             return False
     return True
-
-
-def _serves_shares(context: RequestContext) -> bool:
-    return context.api_version >= SHARE_FROM_VERSION and context.node.config.group_share_enable
 
 
 def _find(context: RequestContext, name: str, key: str) -> Found:

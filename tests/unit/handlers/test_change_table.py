@@ -24,7 +24,7 @@ from strandline.handlers.audit.change_table import CHANGES, HIDDEN, NO_CHANGES
 from strandline.handlers.support.refusals import refusal
 from strandline.security.audit.audit_event import details_of
 
-ROUTES = routes(CONTROLLER, serves_shares=True) | routes(BROKER, serves_shares=True)
+ROUTES = routes(CONTROLLER) | routes(BROKER)
 _VALUES = {"string": "a name", "bytes": b"hunter2", "uuid": uuid.UUID(int=7), "bool": False, "float64": 1.5}
 
 

@@ -36,7 +36,7 @@ REFUSALS = {29, 30, 31, 53}
 FETCH = 1
 DESCRIBE_CLUSTER = 60
 DESCRIBE_LOG_DIRS = 35
-ROUTES = [(listener, key) for listener in (BROKER, CONTROLLER) for key in routes(listener, serves_shares=True)]
+ROUTES = [(listener, key) for listener in (BROKER, CONTROLLER) for key in routes(listener)]
 
 
 def test_every_api_has_a_row() -> None:
@@ -157,7 +157,7 @@ def is_checked(listener: str, key: int) -> bool:
 CASES = [
     pytest.param(listener, key, version, id=f"{listener}-{route.name}-{version}")
     for listener in (BROKER, CONTROLLER)
-    for key, route in routes(listener, serves_shares=True).items()
+    for key, route in routes(listener).items()
     for version in range(route.version_min, route.version_max + 1)
 ]
 CHECKED = [case for case in CASES if is_checked(*case.values[:2])]
@@ -165,7 +165,7 @@ CHECKED = [case for case in CASES if is_checked(*case.values[:2])]
 
 @pytest.mark.parametrize(("listener", "key", "version"), CHECKED)
 def test_a_client_without_rights_is_refused(listener: str, key: int, version: int) -> None:
-    route = routes(listener, serves_shares=True)[key]
+    route = routes(listener)[key]
     stage = Stage()
     outcome = stage.ask(route, request_of(route, version), version, listener=listener)
     assert isinstance(outcome, AccessOutcome)
@@ -186,7 +186,7 @@ def test_a_client_without_rights_is_refused(listener: str, key: int, version: in
 @pytest.mark.parametrize(("listener", "key", "version"), CASES)
 @pytest.mark.parametrize("who", ["allowed", "super user"])
 def test_a_client_with_all_rights_is_not(listener: str, key: int, version: int, who: str) -> None:
-    route = routes(listener, serves_shares=True)[key]
+    route = routes(listener)[key]
     stage = Stage()
     principal = ALICE
     if who == "allowed":
@@ -202,7 +202,7 @@ def test_a_client_with_all_rights_is_not(listener: str, key: int, version: int, 
 @pytest.mark.parametrize(("listener", "key", "version"), [case for case in CHECKED if case.values[1] not in HIDES])
 @pytest.mark.parametrize("how", ["prefix", "host"])
 def test_a_denial_wins(listener: str, key: int, version: int, how: str) -> None:
-    route = routes(listener, serves_shares=True)[key]
+    route = routes(listener)[key]
     stage = Stage()
     allowed = [(*rule, Permission.ALLOW, "*", PatternType.LITERAL) for rule in EVERYTHING]
     if how == "prefix":
@@ -221,7 +221,7 @@ def test_a_denial_wins(listener: str, key: int, version: int, how: str) -> None:
 
 @pytest.mark.parametrize(("listener", "key", "version"), CASES)
 def test_report_mode_refuses_and_hides_nothing(listener: str, key: int, version: int) -> None:
-    route = routes(listener, serves_shares=True)[key]
+    route = routes(listener)[key]
     stage = Stage()
     stage.authorizer.reports_only = True
     request = request_of(route, version)
@@ -232,7 +232,7 @@ def test_report_mode_refuses_and_hides_nothing(listener: str, key: int, version:
 
 @pytest.mark.parametrize(("key", "field"), [(10, "coordinator_keys"), (15, "groups"), (65, "transactional_ids")])
 def test_a_request_of_many_names_takes_time_by_their_number(key: int, field: str) -> None:
-    route = routes(BROKER, serves_shares=True)[key]
+    route = routes(BROKER)[key]
     kind = ResourceType.TRANSACTIONAL_ID if key == 65 else ResourceType.GROUP
     stage = Stage()
     stage.load(iter([(kind, "may-", Operation.ALL, Permission.ALLOW, "*", PatternType.PREFIXED)]))

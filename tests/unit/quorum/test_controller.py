@@ -308,6 +308,6 @@ def test_topic_ids_are_never_reserved_and_never_look_like_an_option() -> None:
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_the_broker_of_the_only_controller_registers_again_with_share_groups(brokers: int) -> None:
-    cluster = Cluster(brokers=brokers, group_share_enable="true")
+    cluster = Cluster(brokers=brokers)
     cluster.start_broker(1)
     assert "share.version" in {each.name for each in cluster.image.brokers[1].registration.features}

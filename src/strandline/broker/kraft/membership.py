@@ -19,7 +19,7 @@ from strandline.broker.kraft.controller_registration import ControllerRegistrati
 from strandline.broker.kraft.lifecycle import Identity, Lifecycle, Timing
 from strandline.broker.kraft.metadata_quorum import MetadataQuorum
 from strandline.broker.lazy import Lazy
-from strandline.quorum.controller.features import supported_features
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 
 if TYPE_CHECKING:
     from strandline.broker.dynamic_config import DynamicConfig
@@ -81,7 +81,7 @@ class Membership:
                 cluster_id=environment.cluster_id,
                 incarnation_id=incarnation_id,
                 endpoints=self._clients.endpoints(),
-                features=supported_features(environment.config()),
+                features=SUPPORTED_FEATURES,
                 log_dirs=[directory_id],
                 rack=environment.config().broker_rack,
                 previous_broker_epoch=directory.clean_broker_epoch,
@@ -170,7 +170,7 @@ class Membership:
             environment.node_id,
             self._incarnation_id,
             endpoints=endpoints,
-            features=supported_features(environment.config()),
+            features=SUPPORTED_FEATURES,
         )
         self._registration = ControllerRegistration(
             environment.runtime, self._control, request, known=self._registered_controller

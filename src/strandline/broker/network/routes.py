@@ -45,9 +45,6 @@ BOTH: Final = (BROKER, CONTROLLER)
 OWN_APIS_FROM: Final = 20_000
 """From here on keys are ours, far above Kafka's; a client passes over keys that it does not know."""
 
-SHARE_APIS: Final = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92, 20_013))
-"""Served only where share groups are on."""
-
 TELEMETRY_APIS = (71, 72)
 """Advertised only by a broker that shows what clients push."""
 
@@ -136,13 +133,9 @@ class Route:
         return self._handler
 
 
-def routes(listener: str = BROKER, *, serves_shares: bool = False) -> dict[int, Route]:
+def routes(listener: str = BROKER) -> dict[int, Route]:
     """A fresh table of what such a listener serves: it counts requests, so every listener of a node has its own."""
-    return {
-        route.api_key: route
-        for route in _table()
-        if listener in route.listeners and (serves_shares or route.api_key not in SHARE_APIS)
-    }
+    return {route.api_key: route for route in _table() if listener in route.listeners}
 
 
 def _late(module: str) -> Hot:

@@ -51,7 +51,7 @@ class SocketServer:
         self._kind = kind
         self._addresses = addresses
         config = environment.config()
-        self.routes: dict[int, Route] = routes(kind, serves_shares=config.group_share_enable)
+        self.routes: dict[int, Route] = routes(kind)
         self._services = services
         self._is_active = is_active
         names = [address.name for address in addresses] or [""]

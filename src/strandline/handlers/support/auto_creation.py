@@ -14,7 +14,7 @@ from strandline.codec.messages.create_topics_response import CreateTopicsRespons
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.context import BrokerServices
 from strandline.quorum.controller.new_topics import NewTopic, internal_topic
-from strandline.quorum.controller.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS, SHARE_GROUP_STATE
+from strandline.quorum.controller.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 
 VERSION: Final = 4
 """The last version whose response does not list the settings of every topic, which are not needed here."""
@@ -68,8 +68,6 @@ def _wanted(node: BrokerServices, name: str) -> NewTopic | None:
     if name not in INTERNAL_TOPICS:
         return NewTopic(name)
     if name == AUDIT_TOPIC and not node.config.is_audited():
-        return None
-    if name == SHARE_GROUP_STATE and not node.config.group_share_enable:
         return None
     try:
         return coordinators_topic(node, name)

@@ -48,13 +48,13 @@ from strandline.quorum.controller.broker_registry import BrokerRegistry
 from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
 from strandline.quorum.controller.elections import Elections
 from strandline.quorum.controller.features import (
+    SUPPORTED_FEATURES,
     FeatureUpdate,
     bootstrap_records,
     check_elr_is_not_needed,
     feature_records,
     hash_record,
     is_kafkas,
-    supported_features,
 )
 from strandline.quorum.controller.heartbeats import Heartbeats
 from strandline.quorum.controller.in_sync_changes import InSyncChanges
@@ -422,7 +422,7 @@ class Controller(TopicCommands):
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> list[Any]:
         """Return the records of new feature levels; raise RequestError if one of them is not allowed."""
-        records = feature_records(updates, self._state.image.features, supported_features(self._state.config))
+        records = feature_records(updates, self._state.image.features, SUPPORTED_FEATURES)
         if any(isinstance(each, ClearElrRecord) for each in records):
             check_elr_is_not_needed(self._state.image)
         return [] if validate_only else self._state.decided(records)

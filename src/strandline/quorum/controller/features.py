@@ -58,13 +58,6 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 }
 
 
-def supported_features(config: BrokerConfig) -> Mapping[str, tuple[int, int]]:
-    """Return the levels that a node with these settings supports."""
-    if config.group_share_enable:
-        return SUPPORTED_FEATURES
-    return {name: levels for name, levels in SUPPORTED_FEATURES.items() if name != SHARE_VERSION}
-
-
 # How a level may move, in the numbers of the protocol.
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -89,9 +82,8 @@ def bootstrap_records(config: BrokerConfig) -> list[Any]:
         FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=ELIGIBLE_LEADER_REPLICAS_LEVEL),
         FeatureLevelRecord(name=GROUP_VERSION, feature_level=GROUP_VERSION_LEVEL),
         FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=TRANSACTION_VERSION_LEVEL),
+        FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSION_LEVEL),
     ]
-    if config.group_share_enable:
-        records.append(FeatureLevelRecord(name=SHARE_VERSION, feature_level=SHARE_VERSION_LEVEL))
     in_sync_min = config.given.get(IN_SYNC_MIN)
     if in_sync_min is not None:
         records.append(

@@ -15,7 +15,7 @@ from strandline.codec.messages.broker_registration_request import BrokerRegistra
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 from strandline.quorum.controller.broker_registry import BrokerRegistry
-from strandline.quorum.controller.features import supported_features
+from strandline.quorum.controller.features import SUPPORTED_FEATURES
 from strandline.quorum.controller.heartbeats import UNFENCE, Heartbeats
 from strandline.quorum.controller.state import ControllerState
 from strandline.quorum.image.cluster_image import PartitionImage
@@ -49,7 +49,7 @@ class OwnBroker:
             broker_id=broker_id,
             incarnation_id=incarnation_id,
             listeners=[Listener(*each) for each in endpoints],
-            features=[Feature(name, *levels) for name, levels in supported_features(self._state.config).items()],
+            features=[Feature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
             rack=rack,
             log_dirs=log_dirs,
             previous_broker_epoch=previous_epoch,
@@ -80,7 +80,7 @@ class OwnBroker:
             end_points=[BrokerEndpoint(*each) for each in endpoints],
             features=[
                 BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in supported_features(self._state.config).items()
+                for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             ],
             rack=rack,
             fenced=True,
