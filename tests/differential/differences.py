@@ -29,7 +29,10 @@ AGAIN_IN_ORDER = (
     "An unknown producer that does not begin with sequence 0 has to send its batch again: one before it may have been "
     "refused, and would be overtaken (decision 0005)."
 )
-NO_SUCH_FEATURE = "Only features that are there are told: neither changing voters nor groups of Kafka Streams are."
+NO_SUCH_FEATURE = (
+    "Only features that are there are told: neither changing voters nor groups of Kafka Streams are. Level 2 of "
+    "`share.version` is that of dead letters (KIP-1191)."
+)
 HARMLESS = "Harmless: read as the nearest sound value."
 NOTHING_ASKED = "A topic without partitions asks nothing; its name is still answered."
 ONCE = "A group that is named twice is described once, so that an answer is never larger than all groups together."
@@ -42,7 +45,8 @@ KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
 GENERAL: dict[str, str] = {
     WORDS: "An error comes with a sentence in more places (`error_message`): a reader of the log should know why.",
-    OWN_SETTING: "Lists of a topic's settings have our own: `flush.mode`, and those that begin with `strandline.`.",
+    OWN_SETTING: "Lists of settings have our own, as `flush.mode` and those that begin with `strandline.`, those of a "
+    "registry (`confluent.`), and those of KIP-1191, which a later Kafka has.",
     EACH_QUESTION: "What stands twice in a request is refused as often as it stands there; Kafka refuses it once.",
     NAMED_RECORD: "A record that cannot be read is named (`record_errors`); Kafka names only those without a key.",
     REFUSED: "Of a batch that was refused no log start offset is told; it was not looked at.",
@@ -100,13 +104,13 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "ApiVersions 3: our APIs",
-        "no finalized_features kraft.version; no finalized_features streams.version",
+        "no finalized_features kraft.version; max_version_level 2; min_version_level 2; finalized_features...",
         "finalized_features kraft.version {max_version_level: 1, min_version_level: 1, name: kraft.version...",
         NO_SUCH_FEATURE,
     ),
     Difference(
         "ApiVersions 4: our APIs",
-        "no finalized_features kraft.version; no finalized_features streams.version; no supported_features...",
+        "no finalized_features kraft.version; max_version_level 2; min_version_level 2; finalized_features...",
         "finalized_features kraft.version {max_version_level: 1, min_version_level: 1, name: kraft.version...",
         NO_SUCH_FEATURE,
     ),
