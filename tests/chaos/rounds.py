@@ -26,8 +26,8 @@ from tests.chaos.transactions import (
     LEAVE_S_MAX,
     OUTPUT_PARTITIONS,
     STALL_S_MAX,
-    STEPS_OF_AN_END,
     TRANSACTION_TIMEOUT_MS,
+    WAKE_UPS_OF_AN_END,
     StableOffsetWatcher,
     TransactionalWorkload,
     outputs_of,
@@ -238,8 +238,7 @@ def _stalls(watcher: StableOffsetWatcher, faults: list[Inflicted]) -> tuple[floa
     """The longest time for which readers were held up while nothing was wrong, and each that was too long."""
     # A fault that was never recovered from lasted until the end.
     troubled = [(fault.began_ns, fault.whole_ns or 2**63) for fault in faults]
-    slowest_look_s = max((time_without(*look, troubled) for look in watcher.looks), default=0.0)
-    allowed_s = max(STALL_S_MAX, TRANSACTION_TIMEOUT_MS / 1000 + STEPS_OF_AN_END * slowest_look_s)
+    allowed_s = max(STALL_S_MAX, TRANSACTION_TIMEOUT_MS / 1000 + WAKE_UPS_OF_AN_END * watcher.late_s)
     longest_s, found = 0.0, []
     for (partition, offset), (since_ns, until_ns) in watcher.spans.items():
         stalled_s = time_without(since_ns, until_ns, troubled)
@@ -247,7 +246,7 @@ def _stalls(watcher: StableOffsetWatcher, faults: list[Inflicted]) -> tuple[floa
         if stalled_s > allowed_s:
             found.append(
                 f"readers of {partition} were held up at {offset} for {stalled_s:.1f} s without a fault, "
-                f"while the slowest look took {slowest_look_s:.2f} s"
+                f"while threads were woken {watcher.late_s:.2f} s late at most"
             )
     return longest_s, found
 

@@ -38,9 +38,9 @@ TRANSACTION_TIMEOUT_MS = 10_000
 STALL_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 10.0
 """How long readers of what is committed may be held up by a transaction, faults not counted, on a machine that answers
 quickly."""
-STEPS_OF_AN_END = 10
-"""A transaction whose time is over is ended in about so many steps, of different brokers. On a busy machine each waits
-for its turn as a question of the onlooker does: readers may be held up for that many of its slowest, if longer."""
+WAKE_UPS_OF_AN_END = 40
+"""A transaction whose time is over is ended in about ten steps of different brokers, with some wake-ups each. On a busy
+machine each comes as late as the onlooker's own, which asks no broker: readers may be held up for so many of these."""
 LOOK_EVERY_S = 0.5
 ASK_TIMEOUT_S = 5.0
 LIFE_S = 40.0
@@ -216,13 +216,17 @@ class StableOffsetWatcher(ClientThread):
         self.partitions = tuple(partitions)
         self.spans: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
         """For partitions with an open transaction, when readers were first and last seen to be held up at an offset."""
-        self.looks: list[tuple[int, int]] = []
-        """When each question for both ends of a partition was asked, and answered."""
+        self.late_s = 0.0
+        """How much later than it wanted to be this thread was woken, at most."""
         self._settings = {"bootstrap.servers": bootstrap, "group.id": self.partitions[0].topic, **QUICK_RETRIES}
 
     def work(self) -> None:
         with self._consumers() as (stable, high):
-            while not self.stopping.wait(LOOK_EVERY_S):
+            while True:
+                slept_ns = self.recorder.now_ns()
+                if self.stopping.wait(LOOK_EVERY_S):
+                    return
+                self.late_s = max(self.late_s, (self.recorder.now_ns() - slept_ns) / 1e9 - LOOK_EVERY_S)
                 for partition in self.partitions:
                     self._look(partition, stable, high)
 
@@ -238,7 +242,6 @@ class StableOffsetWatcher(ClientThread):
 
     def _look(self, partition: TopicPartition, stable: Consumer, high: Consumer) -> bool:
         """Whether everything that is written may be read."""
-        asked_ns = self.recorder.now_ns()
         try:
             # In this order: what is written in between is not held up by anything.
             written = high.get_watermark_offsets(Position(*partition), timeout=ASK_TIMEOUT_S)[1]
@@ -246,7 +249,6 @@ class StableOffsetWatcher(ClientThread):
         except KafkaException:
             return False
         now_ns = self.recorder.now_ns()
-        self.looks.append((asked_ns, now_ns))
         if readable >= written:
             return True
         since_ns, _ = self.spans.get((partition, readable), (now_ns, now_ns))
