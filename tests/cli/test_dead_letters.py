@@ -13,7 +13,6 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.cli.conftest import CommandLine
-from tests.scenarios.share_group_client import ON
 from tests.scenarios.share_worker import ShareWorker, begin_group
 
 import strandline
@@ -29,7 +28,6 @@ Headers = list[tuple[str, bytes]]
 def node() -> Iterator[EmbeddedBroker]:
     with strandline.embedded(
         properties={
-            **ON,
             "share.coordinator.state.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
             "offsets.topic.num.partitions": "1",

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.crash.harness import new_seed
 from tests.hostile.peer import Closed
-from tests.scenarios.share_group_client import ON
 from tests.scenarios.share_worker import ShareWorker, begin_group
 
 from strandline.coordinators.shares.delivery.acknowledgements import REJECT
@@ -22,7 +21,6 @@ from strandline.local.embedded_broker import EmbeddedBroker
 
 TOPIC, DEAD, GROUP = "jobs", "dlq.jobs", "workers"
 QUICK = {
-    **ON,
     "share.coordinator.state.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "offsets.topic.num.partitions": "1",

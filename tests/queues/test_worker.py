@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import threading
 import time
 from collections import Counter
@@ -62,6 +64,19 @@ def test_each_task_is_done_once(node: Any, topic: str, group: str) -> None:
     with queue.worker(node.bootstrap, group, topic, later.add):
         eventually(lambda: later.seen, "the new task came")
     assert later.values == [b"one more"]
+
+
+def test_a_process_may_have_thousands_of_files(node: Any, topic: str, group: str) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    write(node.bootstrap, topic, [b"task"])
+    notes = Notes()
+    with ExitStack() as stack:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while stack.enter_context(open(os.devnull, "rb")).fileno() < 1_100:
+            pass
+        with queue.worker(node.bootstrap, group, topic, notes.add, group_settings=EARLIEST) as worker:
+            eventually(lambda: worker.counts.accepted == 1, "the task is done")
 
 
 def test_coroutines_run_on_one_loop_and_at_a_time(node: Any, topic: str, group: str) -> None:

@@ -9,11 +9,12 @@ and who logs in; a session that ends is renewed before the request that would fi
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import ssl
 import struct
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -43,6 +44,9 @@ _SESSION_USED: Final = 0.85
 _TLS_ALERT: Final = b"\x15\x03"
 """What a listener with TLS answers to a plain request. As a size it would be 352 MB."""
 
+_Selector: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""Not select(), which knows no descriptor above 1,023: a program may have thousands of files."""
+
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
@@ -56,6 +60,14 @@ class Offered:
 
 class NotKafka(Disconnected):
     """The answer of a port behind which something else listens, or TLS."""
+
+
+def readable(descriptors: Iterable[int], timeout_s: float) -> list[int]:
+    """Return which of these have something to read, or have ended, and wait for that."""
+    with _Selector() as selector:
+        for each in descriptors:
+            selector.register(each, selectors.EVENT_READ)
+        return [key.fd for key, _ in selector.select(timeout_s)]
 
 
 class BrokerConnection:
@@ -100,7 +112,7 @@ class BrokerConnection:
         """Whether `receive` would not wait: an answer has begun to come, or the end of the connection."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(readable([self._socket.fileno()], 0.0))
 
     def fileno(self) -> int:
         """Return the descriptor of the socket, so that answers of several brokers can be waited for."""

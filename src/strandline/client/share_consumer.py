@@ -8,14 +8,13 @@ thread; `share_membership` keeps it in the group meanwhile. It speaks to any bro
 from __future__ import annotations
 
 import logging
-import select
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from strandline.client.cluster_client import ClientSettings
-from strandline.client.connection import BrokerConnection
+from strandline.client.connection import BrokerConnection, readable
 from strandline.client.failures import ClientFailed, ClusterFailed
 from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted
 from strandline.client.share_membership import AssignedPartition, PartitionKey, ShareMembership
@@ -271,8 +270,7 @@ class ShareConsumer:
         answered = [leader_id for leader_id, session in waiting.items() if session.connection.has_answer]
         if not answered:
             by_descriptor = {session.connection.fileno(): leader_id for leader_id, session in waiting.items()}
-            ready, _, _ = select.select(list(by_descriptor), [], [], max(0.0, timeout_s))
-            answered = [by_descriptor[each] for each in ready]
+            answered = [by_descriptor[each] for each in readable(by_descriptor, max(0.0, timeout_s))]
         now = time.monotonic()
         for leader_id, session in waiting.items():
             allowed_s = self._wait_s.get(leader_id, 0.0) + _REQUEST_TIMEOUT_S
