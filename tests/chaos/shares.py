@@ -143,6 +143,8 @@ class TaskWorker(ClientThread):
         connection = client.connection(client.address_of(leader))
         while not self.stopping.is_set() and self._rng.random() > 0.005:
             self._heartbeat(client)
+            if connection.is_waiting:
+                raise StrandlineError("the leader, which coordinates as well, did not answer a heartbeat here")
             given = self._fetch(connection, topic_id)
             self.stopping.wait(0.02 * self._rng.random())
             self._acknowledge(connection, topic_id, given)

@@ -43,6 +43,8 @@ OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of 
 NOT_CLOSED = "A number that means nothing gets an answer like any other; Kafka closes the connection."
 KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
+NOT_COMPARED = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92))
+"""The APIs of share groups: Java's share consumer and Kafka's tools judge them, no recorded answers yet."""
 GENERAL: dict[str, str] = {
     WORDS: "An error comes with a sentence in more places (`error_message`): a reader of the log should know why.",
     OWN_SETTING: "Lists of settings have our own, as `flush.mode` and those that begin with `strandline.`, those of a "

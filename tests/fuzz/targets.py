@@ -29,6 +29,7 @@ from strandline.codec.fetch import parse_fetch
 from strandline.codec.message import Message
 from strandline.codec.message_codec import decode, encode
 from strandline.codec.produce import parse_produce
+from strandline.codec.shares import parse_share_acknowledge, parse_share_fetch
 from strandline.codec.wire import uvarint
 from strandline.config.listeners import parse_listeners
 from strandline.config.node_config import BrokerConfig
@@ -312,9 +313,17 @@ def request_target(route: Route, version: int) -> Target:
     )
 
 
+BY_HAND: dict[str, Callable[[memoryview, int, int], Any]] = {
+    "Produce": parse_produce,
+    "Fetch": parse_fetch,
+    "ShareFetch": parse_share_fetch,
+    "ShareAcknowledge": parse_share_acknowledge,
+}
+
+
 def by_hand_target(route: Route, version: int) -> Target:
-    """One of the two requests that are parsed by hand."""
-    parse: Callable[[memoryview, int, int], Any] = parse_produce if route.name == "Produce" else parse_fetch
+    """One of the requests that are parsed by hand."""
+    parse = BY_HAND[route.name]
     return Target(
         f"{route.name} {version} by hand",
         lambda data: parse(memoryview(data), 0, version),

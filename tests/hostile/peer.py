@@ -24,7 +24,6 @@ ANSWER_TIMEOUT_S = 20.0
 CLIENT_ID = b"hostile"
 API_VERSIONS = 18
 ROUTES = routes()
-ALL_ROUTES = routes()
 """With those of share groups, which a broker serves if it is asked to."""
 
 
@@ -55,7 +54,7 @@ def framed(content: bytes) -> bytes:
 
 def raw_request(api_key: int, version: int, body: bytes, *, correlation_id: int = 1) -> bytes:
     """A frame around any body, with the header that the version asks for."""
-    route = ALL_ROUTES.get(api_key)
+    route = ROUTES.get(api_key)
     flexible = route is not None and version >= route.flexible_from
     return framed(header(api_key, version, flexible=flexible, correlation_id=correlation_id) + body)
 
@@ -135,7 +134,7 @@ class Peer:
     def ask(self, message: Message, version: int) -> Any:
         """Send a proper request; its answer, decoded."""
         self.send(request(message, version))
-        return answer_of(ALL_ROUTES[message.API_KEY], version, self.receive_answer())
+        return answer_of(ROUTES[message.API_KEY], version, self.receive_answer())
 
     def ask_raw(self, content: bytes) -> bytes | None:
         """Send any bytes that should make one request: the answer, or None if the broker hung up instead."""

@@ -21,7 +21,10 @@ from strandline.errors import MalformedMessage
 
 
 @pytest.mark.parametrize(
-    ("name", "version"), [("Produce", v) for v in range(3, 14)] + [("Fetch", v) for v in range(4, 19)]
+    ("name", "version"),
+    [("Produce", v) for v in range(3, 14)]
+    + [("Fetch", v) for v in range(4, 19)]
+    + [(name, v) for name in ("ShareFetch", "ShareAcknowledge") for v in (1, 2)],
 )
 def test_parsed_by_hand_or_by_schema_it_is_the_same(name: str, version: int) -> None:
     """What one of the two takes for a request the other does too. Only known tagged fields are passed over by hand."""
