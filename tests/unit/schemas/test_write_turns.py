@@ -43,7 +43,10 @@ async def wait_until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_writes_that_wait_share_a_transaction(registry: SchemaRegistry, topic: ListTopic) -> None:
+async def test_writes_that_wait_share_a_transaction(
+    registry: SchemaRegistry, topic: ListTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_module, "TURN_S_MAX", 60.0)
     topic.may_write.clear()
     begun = topic.begun
     alone = begin(registry, "shared", "a?")
