@@ -18,6 +18,7 @@ from tests.unit.twins import as_parameters, load_plain
 from strandline.codec.columns import Record, _check, _validate, decode, encode_batch
 from strandline.codec.columns.schema_codes import (
     ACCEPTED,
+    BAD_TEXT,
     BOOLEAN,
     BYTES_LEFT,
     EACH,
@@ -29,10 +30,12 @@ from strandline.codec.columns.schema_codes import (
     LONG,
     NO_ID,
     REFUSED,
+    STRING,
     TO_JUDGE,
     WalkFault,
 )
 from strandline.codec.record_batch import HEADER_SIZE, parse_header
+from strandline.codec.wire import uvarint
 from strandline.errors import InvalidRecords
 
 PLAIN = load_plain(Path(decode.__file__).with_name("_validate.py"))
@@ -267,3 +270,38 @@ def test_a_fault_says_where(twin: ModuleType) -> None:
     walk.value.set_program(array("i", [LONG, LONG, BOOLEAN, END]))
     ((_, _, _, start, end, why, at),) = reasons_until_it_stops(walk, [Record(value=with_id(1, b"\2\4\1rest"))])
     assert (end - start, why, at) == (12, BYTES_LEFT, 3)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("buffer", [bytes, memoryview])
+def test_texts_are_looked_at_byte_by_byte_and_eight_at_a_time(twin: ModuleType, buffer: type) -> None:
+    """Texts of all lengths at all places of a word, with a byte anywhere that is not ASCII."""
+    walk = walk_of(twin, None, {7: 0}, decodes=True)
+    walk.value.set_program(array("i", (STRING, END)))
+    texts = [b"x" * size for size in range(40)]
+    for size in range(1, 40):
+        for at in range(size):
+            texts.append(b"x" * at + b"\xe9" + b"x" * (size - at - 1))
+            texts.append((b"x" * at + "\u00e9".encode() + b"x" * size)[: size + 1])
+    for ahead in range(8):
+        # A key ahead moves the text.
+        records = [Record(key=b"k" * ahead, value=with_id(7, uvarint(2 * len(text)) + text)) for text in texts]
+        for first in range(0, len(records), 50):
+            batch = encode_batch(records[first : first + 50])
+            faults: list[WalkFault] = []
+            header = parse_header(batch)
+            row, position = 0, HEADER_SIZE
+            while row < header.record_count:
+                position = walk.check(buffer(batch), position, len(batch), row, header.record_count, 0, faults)
+                row = walk.row
+            found = [fault[0] for fault in faults]
+            assert {fault[5] for fault in faults} <= {BAD_TEXT}
+            assert found == [row for row, text in enumerate(texts[first : first + 50]) if not is_utf8(text)]
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from strandline.broker.validation.schema_topic import TOPIC, SchemaTopic
+from strandline.broker.validation.schema_topic import SchemaTopic
 from strandline.codec.columns._validate import FieldRules, RecordWalk, is_compiled
 from strandline.codec.columns.schema_codes import (
     ACCEPTED,
@@ -45,7 +45,7 @@ from strandline.schemas.avro.engine import AvroType
 from strandline.schemas.avro.program import program_of
 from strandline.schemas.failures import RegistryError
 from strandline.schemas.record_names import avro_record_name, json_record_name, protobuf_messages
-from strandline.schemas.records import SchemaContent
+from strandline.schemas.records import SCHEMAS_TOPIC, SchemaContent
 from strandline.schemas.registered_ids import RegisteredIds
 from strandline.schemas.resolving import source_of
 from strandline.schemas.types import InvalidSchema
@@ -332,7 +332,7 @@ class TopicValidation:
             return None
         reason = f"its {field.field} has schema id {schema_id}, {refusal}"
         if refusal.may_pass_later and not self._schema_topic.exists:
-            reason += f": the topic {TOPIC} does not exist"
+            reason += f": the topic {SCHEMAS_TOPIC} does not exist"
         return RecordFault(row, reason[:REASON_CHARACTERS_MAX], refusal.may_pass_later)
 
 

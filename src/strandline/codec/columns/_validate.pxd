@@ -7,8 +7,9 @@ ctypedef unsigned long long uint64
 
 cpdef bint is_compiled()
 
-cdef Py_ssize_t FAULTS_NAMED, DEEPEST, SHORT_TEXT
+cdef Py_ssize_t FAULTS_NAMED, DEEPEST
 cdef int64 STEPS, STEPS_PER_BYTE
+cdef uint64 HIGH_BITS
 cdef int64 ACCEPTED, REFUSED, FIRST, NEW
 cdef int INT, LONG, ENUM, UNION, BYTES, STRING, BLOCKS, NEXT, BOOLEAN, SKIP, JUMP, CALL, RETURN, END
 cdef int KEYLESS, NO_ID, ID_REFUSED, TO_JUDGE, TOO_SHORT, BAD_NUMBER, BAD_INT, BAD_SYMBOL, BAD_BRANCH, BAD_LENGTH
@@ -36,6 +37,7 @@ cdef class RecordWalk:
     cdef readonly bint is_new_key
     cdef const unsigned char[::1] payload
     cdef bytes source
+    cdef const uint64[::1] words
     cdef Py_ssize_t position
     cdef Py_ssize_t end
     cdef int64 timestamp_delta_min
@@ -45,7 +47,7 @@ cdef class RecordWalk:
     cdef Py_ssize_t depth
     cdef int64[::1] stack
 
-    @cython.locals(start=Py_ssize_t, value_id=int64, may_pass=bint, rules=FieldRules)
+    @cython.locals(start=Py_ssize_t, may_pass=bint, rules=FieldRules, each=FieldRules)
     cpdef Py_ssize_t check(
         self, payload, Py_ssize_t position, Py_ssize_t end, Py_ssize_t row, Py_ssize_t row_end, int64 base_timestamp,
         list faults,
@@ -53,14 +55,14 @@ cdef class RecordWalk:
 
     @cython.locals(
         needs_key=bint, end=Py_ssize_t, start=Py_ssize_t, at=Py_ssize_t, byte=int64, length=int64, size=int64, found=int64,
-        record_end=Py_ssize_t,
+        record_end=Py_ssize_t, value_id=int64, place=int64,
     )
     cdef Py_ssize_t _pass_alike(
-        self, const unsigned char[::1] payload, Py_ssize_t position, Py_ssize_t row, Py_ssize_t row_end, int64 value_id
+        self, const unsigned char[::1] payload, FieldRules rules, Py_ssize_t position, Py_ssize_t row, Py_ssize_t row_end
     ) except -1
 
     @cython.locals(value=uint64, byte=uint64, shift=int, index=int)
-    cdef uint64 _varint(self, int bytes_max) except? 0
+    cdef uint64 _varint(self, int bytes_max) except? 0xFFFFFFFFFFFFFFFF
 
     @cython.locals(raw=uint64, length=int64, delta=int64, record_end=Py_ssize_t)
     cdef int _check_record(self, Py_ssize_t row, list faults) except -1
@@ -81,7 +83,7 @@ cdef class RecordWalk:
     cdef Py_ssize_t _run_numbered(self, FieldRules rules, int code, Py_ssize_t place, Py_ssize_t end) except? -1
 
     @cython.locals(at=Py_ssize_t, text=bytes)
-    cdef bint _is_text(self, Py_ssize_t end) except *
+    cdef int _is_text(self, Py_ssize_t end) except -1
 
     @cython.locals(block_end=int64)
     cdef Py_ssize_t _begin_block(self, FieldRules rules, Py_ssize_t place, int64 count, Py_ssize_t end) except? -1

@@ -19,10 +19,10 @@ No expression may leave 64 bits, and every index is checked, so a read past the 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 
 from strandline.codec.columns import schema_codes as codes
 from strandline.codec.columns.schema_codes import WalkFault
+from strandline.codec.compression import Buffer
 from strandline.errors import CorruptBatch, InvalidRecords
 
 # Numbers of C in the extension, so what other modules need of them is in `schema_codes`.
@@ -38,8 +38,9 @@ NEXT, BOOLEAN, SKIP, JUMP, CALL, RETURN, END = range(codes.NEXT, codes.END + 1)
 KEYLESS, NO_ID, ID_REFUSED, TO_JUDGE, TOO_SHORT, BAD_NUMBER = range(codes.KEYLESS, codes.BAD_NUMBER + 1)
 BAD_INT, BAD_SYMBOL, BAD_BRANCH, BAD_LENGTH, BAD_TEXT = range(codes.BAD_INT, codes.BAD_TEXT + 1)
 BAD_BOOLEAN, BAD_BLOCK, TOO_DEEP, TOO_LONG, BYTES_LEFT = range(codes.BAD_BOOLEAN, codes.BYTES_LEFT + 1)
-SHORT_TEXT = 24
-"""Bytes up to which a text is looked at one by one; the interpreter looks at longer ones faster."""
+HIGH_BITS = 0x8080808080808080
+"""Those of eight bytes. ASCII has none of them set."""
+NO_WORDS = memoryview(b"").cast("Q")
 
 
 def is_compiled() -> bool:
@@ -81,8 +82,11 @@ class RecordWalk:
         self.new_id = -1
         """The id because of which it ended; -1 if it ended for another reason."""
         self.is_new_key = False
-        self.payload: Sequence[int] = b""
-        self.source = b""
+        self.payload: Buffer = b""
+        self.words = NO_WORDS
+        """The payload, eight bytes at a time, less up to seven at its end."""
+        self.source: bytes | None = None
+        """The payload as the interpreter decodes it; made when the first text is not ASCII."""
         self.position = 0
         self.end = 0
         self.timestamp_delta_min = 0
@@ -94,7 +98,7 @@ class RecordWalk:
 
     def check(
         self,
-        payload: Sequence[int],
+        payload: Buffer,
         position: int,
         end: int,
         row: int,
@@ -108,11 +112,9 @@ class RecordWalk:
         for a record that no reader could read, and nothing else. The caller compares the last position with the end.
         """
         if self.decodes:
-            # A copy, because texts are handed to the interpreter as bytes.
-            self.source = payload if isinstance(payload, bytes) else bytes(payload)
-            self.payload = self.source
-        else:
-            self.payload = payload
+            self.words = memoryview(payload)[: len(payload) & ~7].cast("Q")
+            self.source = payload if isinstance(payload, bytes) else None
+        self.payload = payload
         self.position = position
         self.end = end
         # Base and delta must add up within 64 bits.
@@ -120,13 +122,13 @@ class RecordWalk:
         self.timestamp_delta_max = 0x7FFFFFFFFFFFFFFF - (base_timestamp if base_timestamp > 0 else 0)
         self.steps = 0
         self.new_id = -1
-        for rules in (self.key, self.value):
-            if rules is not None:
-                rules.last_id, rules.last_mode = -1, NEW
+        for each in (self.key, self.value):
+            if each is not None:
+                each.last_id, each.last_mode = -1, NEW
         # A timestamp delta of two bytes cannot leave 64 bits then.
         may_pass = self.key is None and -0x7FFFFFFFFFFF <= base_timestamp <= 0x7FFFFFFFFFFF
         try:
-            while row < row_end:
+            while row < row_end and self.steps <= self.steps_max:
                 start = self.position
                 self._check_record(row, faults)
                 if self.new_id >= 0:
@@ -136,11 +138,11 @@ class RecordWalk:
                         faults.pop()
                     break
                 row += 1
-                if self.steps > self.steps_max or len(faults) >= FAULTS_NAMED:
+                if len(faults) >= FAULTS_NAMED:
                     break
-                if may_pass and self.value is not None and self.value.last_mode == ACCEPTED:
-                    value_id = self.value.last_id
-                    self.position = self._pass_alike(self.payload, self.position, row, row_end, value_id)
+                rules = self.value
+                if may_pass and rules is not None and (rules.last_mode == ACCEPTED or rules.last_mode >= 0):
+                    self.position = self._pass_alike(self.payload, rules, self.position, row, row_end)
                     row = self.row
         except IndexError:
             raise InvalidRecords.at(row, "the batch ends within it") from None
@@ -148,7 +150,9 @@ class RecordWalk:
             raise InvalidRecords.at(row, str(fault)) from None
         finally:
             # The buffer belongs to the caller.
-            self.payload = self.source = b""
+            self.payload = b""
+            self.words = NO_WORDS
+            self.source = None
         self.row = row
         return self.position
 
@@ -213,14 +217,15 @@ class RecordWalk:
         if self.position != record_end:
             raise CorruptBatch("its fields do not fill the length it states")
 
-    def _pass_alike(self, payload: Sequence[int], position: int, row: int, row_end: int, value_id: int) -> int:
-        """Pass over records whose values have this id, without headers and with short varints: those of most batches.
+    def _pass_alike(self, payload: Buffer, rules: FieldRules, position: int, row: int, row_end: int) -> int:
+        """Pass over values with the last id in records without headers and with short varints: those of most batches.
 
         Return the position of the first other one; the attribute `row` has its row. Local variables make this quick.
         """
+        value_id, place = rules.last_id, rules.last_mode
         needs_key, end, start = self.needs_key, self.end, position
         try:
-            while row < row_end:
+            while row < row_end and self.steps <= self.steps_max:
                 start = position
                 byte = 0
                 length = payload[position]
@@ -270,6 +275,8 @@ class RecordWalk:
                     if size < 5 or payload[at] or found != value_id:
                         break
                     position += size
+                    if place >= 0 and self._decode(rules, place, at + 5, position):
+                        break
                 if payload[position] != 0 or position + 1 != record_end:
                     break
                 position += 1
@@ -398,14 +405,16 @@ class RecordWalk:
     def _is_text(self, end: int) -> bool:
         """Return whether the bytes from the position to `end` are UTF-8."""
         at = self.position
-        if end - at <= SHORT_TEXT:
-            while at < end and self.payload[at] < 0x80:
-                at += 1
-            if at == end:
-                return True
-        text = self.source[self.position : end]
-        if text.isascii():
+        while at < end and self.payload[at] < 0x80:
+            at += 1
+            if not at & 7:
+                while end - at >= 8 and not self.words[at >> 3] & HIGH_BITS:
+                    at += 8
+        if at == end:
             return True
+        if self.source is None:
+            self.source = bytes(self.payload)
+        text = self.source[at:end]
         try:
             text.decode()
         except UnicodeDecodeError:

@@ -94,10 +94,11 @@ class _Compiler:
         self.codes += (UNION, len(node.branches), *(0 for _ in node.branches))
         ends = []
         for number, branch in enumerate(node.branches):
+            if number:
+                ends.append(len(self.codes) + 1)
+                self.codes += (JUMP, 0)
             self.codes[at + number] = self._here()
             self._emit(branch)
-            ends.append(len(self.codes) + 1)
-            self.codes += (JUMP, 0)
         for end in ends:
             self.codes[end] = self._here()
 
