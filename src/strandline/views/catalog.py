@@ -9,31 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, Final
-from uuid import UUID
 
-import pyarrow as pa
-
-from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import EARLIEST, LATEST, ClusterClient
+from strandline.client.cluster_client import ClusterClient
 from strandline.client.failures import ClientFailed, DataLost, TopicMissing
-from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
-from strandline.ids import TopicPartition
+from strandline.client.followed_topic import FollowedTopic
 from strandline.views.definition import ViewDefinition, definitions, unknown_words
 from strandline.views.failures import ViewFailed, ViewUnknown
 
 REGISTRY_TOPIC: Final = "__strandline_pipelines"
 
-_PLACE: Final = TopicPartition(REGISTRY_TOPIC, 0)
-_READ: Final = pa.schema([FIELDS["key"], FIELDS["value"]])
-
 
 class Catalog:
     def __init__(self, client: ClusterClient) -> None:
-        self._client = client
         self._entries: dict[str, Mapping[str, Any]] = {}
         self._definitions: dict[str, ViewDefinition] | None = None
-        self._topic_id: UUID | None = None
-        self._next_offset = 0
+        self._topic = FollowedTopic(client, REGISTRY_TOPIC)
 
     def refresh(self) -> None:
         """All that was committed when this was called is known when it returns."""
@@ -41,7 +31,8 @@ class Catalog:
             self._read_on()
         except (TopicMissing, DataLost):
             # There is none, no longer, or another: what was known of it does not hold.
-            self._forget()
+            self._topic.forget()
+            self._know({})
         except ClientFailed as error:
             raise ViewFailed(str(error)) from error
 
@@ -61,40 +52,19 @@ class Catalog:
         return found
 
     def _read_on(self) -> None:
-        if self._topic_id is None and not self._begin():
-            return
-        end = self._client.list_offsets({_PLACE: LATEST})[_PLACE]
-        if end < self._next_offset:
-            # Another topic of that name, which has less in it.
-            self._forget()
-            self._read_on()
-            return
-        if end == self._next_offset:
-            return
-        assert self._topic_id is not None, "it has begun"
-        offsets = OffsetRange(REGISTRY_TOPIC, 0, self._next_offset, end, self._topic_id)
         entries = dict(self._entries)
-        for batch in read_range(self._client, offsets, FetchSettings(), _READ):
-            for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
-                _take(entries, key, value)
-        self._next_offset = end
+
+        def forget() -> None:
+            entries.clear()
+            self._know({})
+
+        self._topic.read_on(forget, lambda key, value: _take(entries, key, value))
+        self._know(entries)
+
+    def _know(self, entries: dict[str, Mapping[str, Any]]) -> None:
         if entries != self._entries:
             self._entries = entries
             self._definitions = None
-
-    def _begin(self) -> bool:
-        topic = self._client.topic(REGISTRY_TOPIC)
-        if topic is None:
-            return False
-        self._topic_id = topic.topic_id
-        self._next_offset = self._client.list_offsets({_PLACE: EARLIEST})[_PLACE]
-        return True
-
-    def _forget(self) -> None:
-        self._entries = {}
-        self._definitions = None
-        self._topic_id = None
-        self._next_offset = 0
 
 
 def _take(entries: dict[str, Mapping[str, Any]], key: bytes | None, value: bytes | None) -> None:

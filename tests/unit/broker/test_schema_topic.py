@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.unit.coordinators.world import TurnedClock
 
-from strandline.broker.validation import schema_topic
+from strandline.broker.network import broker_channels
 from strandline.broker.validation.schema_topic import CATCH_UP_S_MAX, POLL_MS, SchemaTopic
 from strandline.codec.columns import Record, encode_batch
 from strandline.codec.message import Message
@@ -104,7 +104,7 @@ class World:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setattr(schema_topic, "Channel", Line)
+    monkeypatch.setattr(broker_channels, "Channel", Line)
     Line.made = []
     asked.clear()
     made = World()

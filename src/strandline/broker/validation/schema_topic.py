@@ -19,7 +19,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from strandline.broker.environment import Environment
-from strandline.broker.network.channel import Channel
+from strandline.broker.network.broker_channels import BrokerChannels
 from strandline.codec.columns import columns_of
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.fetch_response import PartitionData
@@ -28,11 +28,10 @@ from strandline.errors import ErrorCode, PeerError, named
 from strandline.ids import ZERO_UUID
 from strandline.runtime.runtime import TimerHandle
 from strandline.runtime.time_slicing import gradually
-from strandline.schemas.records import SchemaRecord
+from strandline.schemas.records import SCHEMAS_TOPIC, SchemaRecord
 
 log = logging.getLogger("strandline.node")
 
-TOPIC: Final = "_schemas"
 CATCH_UP_S_MAX: Final = 2.0
 """Seconds that a Produce waits for the ids that were registered before it."""
 POLL_MS: Final = 5_000
@@ -87,7 +86,8 @@ class SchemaTopic:
         self._failures = 0
         self._warned_at = -WARN_S
         self._retrying: TimerHandle | None = None
-        self._channels: dict[str, Channel] = {}
+        self._channels = BrokerChannels(environment, "schemas")
+        """A Fetch waits at the leader, so what is asked besides has a connection of its own."""
         self._to_ask: deque[_Waiter] = deque()
         self._asked: deque[_Waiter] = deque()
         self._behind: deque[_Waiter] = deque()
@@ -102,7 +102,7 @@ class SchemaTopic:
     @property
     def exists(self) -> bool:
         """Return whether this broker knows of the topic."""
-        return self._environment.image().topic_by_name(TOPIC) is not None
+        return self._environment.image().topic_by_name(SCHEMAS_TOPIC) is not None
 
     def start(self) -> None:
         """Read from the beginning on, in a later turn."""
@@ -131,9 +131,7 @@ class SchemaTopic:
         self._reading += 1
         if self._retrying is not None:
             self._retrying.cancel()
-        for channel in self._channels.values():
-            channel.close()
-        self._channels.clear()
+        self._channels.keep(())
 
     def _begin_again(self, topic_id: UUID, position: int) -> None:
         self._topic_id, self._position = topic_id, position
@@ -157,7 +155,7 @@ class SchemaTopic:
             self._stop()
             self._on_reset()
             return
-        topic = self._environment.image().topic_by_name(TOPIC)
+        topic = self._environment.image().topic_by_name(SCHEMAS_TOPIC)
         if topic is None:
             if self._topic_id != ZERO_UUID:
                 self._begin_again(ZERO_UUID, 0)
@@ -165,7 +163,7 @@ class SchemaTopic:
             return
         if topic.id != self._topic_id:
             self._begin_again(topic.id, 0)
-        channel = self._channel("fetch", topic.partitions[0].leader)
+        channel = self._channels.find("fetch", topic.partitions[0].leader)
         if channel is None:
             self._fetch_later()
             return
@@ -260,7 +258,7 @@ class SchemaTopic:
         now = self._runtime.monotonic()
         if self._failures > 5 and now - self._warned_at >= WARN_S:
             self._warned_at = now
-            log.warning("%s cannot be read, so new schemas are not known to this broker: %s", TOPIC, reason)
+            log.warning("%s cannot be read, so new schemas are not known to this broker: %s", SCHEMAS_TOPIC, reason)
 
     # Catching up
 
@@ -297,12 +295,12 @@ class SchemaTopic:
 
     def _list_offsets(self, timestamp: int, on_answer: Callable[..., object], token: int) -> bool:
         """Ask the leader for an offset; return whether that was possible. `on_answer` gets `token` first."""
-        topic = self._environment.image().topic_by_name(TOPIC)
-        channel = None if topic is None else self._channel("offsets", topic.partitions[0].leader)
+        topic = self._environment.image().topic_by_name(SCHEMAS_TOPIC)
+        channel = None if topic is None else self._channels.find("offsets", topic.partitions[0].leader)
         if topic is None or channel is None or topic.id != self._topic_id:
             # The reader notices a new topic when it asks the next time.
             return False
-        asked = ListOffsetsTopic(name=TOPIC, partitions=[ListOffsetsPartition(timestamp=timestamp)])
+        asked = ListOffsetsTopic(name=SCHEMAS_TOPIC, partitions=[ListOffsetsPartition(timestamp=timestamp)])
         request = ListOffsetsRequest(replica_id=-1, isolation_level=READ_COMMITTED, topics=[asked])
         channel.ask(request, LIST_OFFSETS_VERSION, partial(on_answer, token), timeout_s=CATCH_UP_S_MAX)
         return True
@@ -339,25 +337,6 @@ class SchemaTopic:
             if waiting:
                 self._expiring = self._runtime.call_later(waiting[0].deadline - now, self._expire)
                 return
-
-    def _channel(self, kind: str, leader: int) -> Channel | None:
-        """Return a connection to the leader. A Fetch waits there, so what is asked besides has one of its own."""
-        environment = self._environment
-        address = environment.address_of(leader)
-        channel = self._channels.get(kind)
-        if channel is not None and channel.address != address:
-            del self._channels[kind]
-            channel.close()
-            channel = None
-        if channel is None and address is not None:
-            channel = self._channels[kind] = Channel(
-                environment.runtime,
-                environment.network,
-                *address,
-                client_id=f"schemas-{environment.node_id}",
-                login=environment.broker_login,
-            )
-        return channel
 
 
 def _only_partition(response: Any) -> PartitionData | None:

@@ -12,32 +12,24 @@ import os
 import time
 from collections.abc import Collection
 from typing import Final
-from uuid import UUID
 
-import pyarrow as pa
-
-from strandline.client.arrow_rows import FIELDS
-from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, ClusterClient
+from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import DataLost, TopicMissing
-from strandline.client.fetcher import FetchSettings, OffsetRange, read_range
-from strandline.ids import TopicPartition
+from strandline.client.followed_topic import FollowedTopic
 from strandline.schemas.engines import SchemaSource
 from strandline.schemas.failures import RegistryError
-from strandline.schemas.records import SchemaRecord, SchemaVersion
+from strandline.schemas.records import SCHEMAS_TOPIC, SchemaRecord, SchemaVersion
 from strandline.schemas.resolving import source_of
 from strandline.schemas.state import RegistryState
 from strandline.spark.error_translation import SparkFailed
 from strandline.spark.registry.reader_schema import ReaderSchema
 
-SCHEMAS_TOPIC: Final = "_schemas"
 WAIT_S: Final = 2.0
 """How long an id is waited for that is greater than every known one."""
 WAITS_MAX: Final = 3
 """Such waits in a row that found nothing. Then ids are taken for invented, until one is found again."""
 _PAUSE_S: Final = 0.1
 _CATALOGS_MAX: Final = 8
-_PLACE: Final = TopicPartition(SCHEMAS_TOPIC, 0)
-_READ: Final = pa.schema([FIELDS["key"], FIELDS["value"]])
 
 _catalogs: dict[tuple[int, ClientSettings], SchemaCatalog] = {}
 
@@ -49,8 +41,7 @@ class SchemaCatalog:
         self._client = client
         self._waits = 0
         self._state = RegistryState()
-        self._topic_id: UUID | None = None
-        self._next_offset = 0
+        self._topic = FollowedTopic(client, SCHEMAS_TOPIC)
 
     def close(self) -> None:
         self._client.close()
@@ -58,15 +49,16 @@ class SchemaCatalog:
     def refresh(self) -> None:
         """Read on: all that was committed when this was called is known when it returns."""
         try:
-            self._read_on()
+            self._topic.read_on(self._clear, lambda key, value: self._state.apply(SchemaRecord(key or b"", value)))
         except (TopicMissing, DataLost):
             # There is none, no longer, or another: what was known of it does not hold.
-            self._forget()
+            self._topic.forget()
+            self._clear()
 
     @property
     def is_there(self) -> bool:
         """Return whether the cluster has the topic."""
-        return self._topic_id is not None
+        return self._topic.is_there
 
     def writers(self, context: str, ids: Collection[int]) -> dict[int, SchemaSource | str]:
         """Return the schemas of ids, or for each that can not be had why not."""
@@ -126,38 +118,8 @@ class SchemaCatalog:
             "FILE`, or name another subject with the option subject"
         )
 
-    # The topic
-
-    def _read_on(self) -> None:
-        if self._topic_id is None and not self._begin():
-            return
-        end = self._client.list_offsets({_PLACE: LATEST})[_PLACE]
-        if end < self._next_offset:
-            # Another topic of that name, which has less in it.
-            self._forget()
-            self._read_on()
-            return
-        if end == self._next_offset:
-            return
-        assert self._topic_id is not None, "it has begun"
-        offsets = OffsetRange(SCHEMAS_TOPIC, 0, self._next_offset, end, self._topic_id)
-        for batch in read_range(self._client, offsets, FetchSettings(), _READ):
-            for key, value in zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True):
-                self._state.apply(SchemaRecord(key or b"", value))
-        self._next_offset = end
-
-    def _begin(self) -> bool:
-        topic = self._client.topic(SCHEMAS_TOPIC)
-        if topic is None:
-            return False
-        self._topic_id = topic.topic_id
-        self._next_offset = self._client.list_offsets({_PLACE: EARLIEST})[_PLACE]
-        return True
-
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._state = RegistryState()
-        self._topic_id = None
-        self._next_offset = 0
 
 
 def worker_catalog(settings: ClientSettings) -> SchemaCatalog:
