@@ -1,7 +1,7 @@
 """Requests to a registry, or to a server that answers its reads, over bare sockets: one in flight on each connection.
 
-The requests are made before the sign, and answers are not parsed beyond their status and length, so that the client
-takes few of the cores that the server needs.
+They follow one another at once, or come at `rate` a second. They are made before the sign, and answers are not parsed
+beyond their status and length, so that the client takes few of the cores that the server needs.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Connection:
         self._buffer = b""
         self.began_s = 0.0
 
-    def send(self, request: bytes) -> None:
-        self.began_s = time.perf_counter()
+    def send(self, request: bytes, began_s: float) -> None:
+        self.began_s = began_s
         self.socket.sendall(request)
 
     def receive(self) -> int | None:
@@ -106,32 +106,34 @@ def requests_of(options: dict[str, Any]) -> Iterator[bytes]:
 def main() -> None:
     options = task()
     host, _, port = options["bootstrap"].partition(":")
-    waiting = iter(list(requests_of(options)))
+    requests, rate, sent = list(requests_of(options)), options.get("rate", 0), 0
+    count = len(requests)
     connections = [Connection(host, int(port)) for _ in range(options["connections"])]
     selector = selectors.DefaultSelector()
     for each in connections:
         selector.register(each.socket, selectors.EVENT_READ, each)
+    idle = list(connections)
     wait_for_sign()
     start = time.perf_counter()
     latencies: list[float] = []
-    in_flight = 0
-    for each in connections:
-        if (request := next(waiting, None)) is not None:
-            each.send(request)
-            in_flight += 1
-    while in_flight:
-        for key, _ in selector.select():
+    while len(latencies) < count:
+        due_s = 0.0
+        while idle and sent < count:
+            # With a rate, a request that waits for a connection waits from the moment on when it was due.
+            due_s = start + sent / rate if rate else time.perf_counter()
+            if due_s > time.perf_counter():
+                break
+            idle.pop().send(requests[sent], due_s)
+            sent += 1
+        is_pacing = bool(rate) and bool(idle) and sent < count
+        for key, _ in selector.select(max(0.0, due_s - time.perf_counter()) if is_pacing else None):
             connection: Connection = key.data
             status = connection.receive()
             if status is None:
                 continue
             assert status == 200, f"answered with {status}"
             latencies.append(time.perf_counter() - connection.began_s)
-            request = next(waiting, None)
-            if request is None:
-                in_flight -= 1
-            else:
-                connection.send(request)
+            idle.append(connection)
     seconds = time.perf_counter() - start
     finish(
         seconds=seconds,

@@ -31,6 +31,9 @@ from strandline.schemas.contracts import Json, json_of, metadata_of, rule_set_of
 from strandline.schemas.failures import RegistryError, invalid_schema
 from strandline.schemas.types import Reference
 
+SCHEMAS_TOPIC: Final = "_schemas"
+"""Where a registry keeps its schemas unless it is told another topic."""
+
 AVRO: Final = "AVRO"
 TENANT: Final = "default"
 INT_MAX: Final = 2**31 - 1

@@ -32,12 +32,11 @@ from uuid import UUID
 from strandline.schemas import commands, failures, records
 from strandline.schemas.engines import Engines, ParseJob, Steps
 from strandline.schemas.failures import RegistryError
-from strandline.schemas.records import SchemaRecord
+from strandline.schemas.records import SCHEMAS_TOPIC, SchemaRecord
 from strandline.schemas.registering import Written
 from strandline.schemas.state import RegistryState
 from strandline.schemas.topic import (
     RECORD_BYTES_MAX,
-    TOPIC,
     SchemaTopicFailed,
     TopicChanged,
     TopicReader,
@@ -70,7 +69,7 @@ Decide = Callable[[RegistryState], Awaitable[Written[T]]]
 class RegistrySettings:
     bootstrap: str
     """May be `SecuredServers`."""
-    topic: str = TOPIC
+    topic: str = SCHEMAS_TOPIC
     group: str = "schema-registry"
     timeout_s: float = 30.0
     """For one turn of writes, all attempts together; and for the topic to be made."""
@@ -195,7 +194,10 @@ class SchemaRegistry:
         if self.state.skipped_count > skipped:
             count = self.state.skipped_count - skipped
             logger.warning(
-                "%d records of %s before offset %d are skipped: unknown or unreadable", count, TOPIC, position
+                "%d records of %s before offset %d are skipped: unknown or unreadable",
+                count,
+                self.settings.topic,
+                position,
             )
         self.position = max(self.position, position)
         # The reader meets no end while others write without a pause.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
@@ -109,7 +110,8 @@ class RegistryApp:
         if len(path) > PATH_BYTES_MAX:
             raise RegistryError(414, "HTTP 414 URI Too Long")
         parts = path.strip(b"/").split(b"/") if path.strip(b"/") else []
-        query = parse_qs(request.scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+        text = request.scope.get("query_string", b"").decode("latin-1")
+        query = parse_qs(text, keep_blank_values=True) if text else {}
         method = "GET" if request.method == "HEAD" else request.method
         names = tuple(unquote(part.decode("latin-1")) for part in parts)
         is_json = method in ("POST", "PUT") and names != SEARCH
@@ -152,6 +154,7 @@ def _json(data: bytes) -> Any:
         raise RegistryError(400, f"The body is not JSON: {error}") from None
 
 
+@lru_cache(128)
 def _answered_type(accept: str) -> str | None:
     """Return the first content type that a client accepts and the registry has; None if there is none."""
     wanted = [each.partition(";")[0].strip().lower() for each in accept.split(",") if each.strip()]

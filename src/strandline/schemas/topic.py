@@ -21,7 +21,6 @@ from strandline.errors import Disconnected, TimedOut, WorldError
 from strandline.ids import TopicPartition
 from strandline.schemas.records import SchemaRecord
 
-TOPIC: Final = "_schemas"
 REPLICAS_MAX: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """How long a primary that dies in the middle of a write hides what is written after it."""
@@ -124,6 +123,7 @@ class TopicReader:
     """A thread that reads the topic for ever, in order, and only what is committed."""
 
     def __init__(self, bootstrap: str, topic: str, on_records: OnRecords) -> None:
+        self._topic = topic
         self._on_records = on_records
         self._is_stopping = threading.Event()
         self._kafka = import_module("confluent_kafka")
@@ -163,7 +163,7 @@ class TopicReader:
                     self._hand_over([first, *self._consumer.consume(_BATCH, 0)])
             except self._kafka.KafkaException as error:
                 # Without its reader the registry would answer from an old state for ever.
-                logger.warning("reading %s failed, and is tried again: %s", TOPIC, _words(error))
+                logger.warning("reading %s failed, and is tried again: %s", self._topic, _words(error))
                 self._is_stopping.wait(_POLL_S)
 
     def _hand_over(self, messages: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ class TopicReader:
             elif error.code() == self._kafka.KafkaError._PARTITION_EOF:
                 position, is_end = max(position, message.offset()), True
             else:
-                logger.warning("reading %s: %s", TOPIC, error.str())
+                logger.warning("reading %s: %s", self._topic, error.str())
         if position >= 0:
             self._on_records(records, position, is_end)
 

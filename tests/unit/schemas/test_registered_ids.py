@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -69,7 +70,9 @@ def test_it_says_what_the_registry_says(script: list[tuple[Any, ...]], keeps_tex
         found = folded(log, keeps_texts=keeps_texts)
         assert facts(found, desk.state) == expected(desk.state, keeps_texts=keeps_texts)
         for subject in SUBJECTS:
-            assert found.versions(subject) == (desk.state.versions(subject) if keeps_texts else [])
+            # Brokers look at ids only, and keep no GUIDs.
+            versions = [replace(each, guid_stored=None) for each in desk.state.versions(subject)]
+            assert found.versions(subject) == (versions if keeps_texts else [])
 
 
 def test_an_alias_has_the_ids_of_its_subject() -> None:

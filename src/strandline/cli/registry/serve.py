@@ -14,10 +14,10 @@ from strandline.cli.common.failures import CommandFailed, Interrupted, Unreachab
 from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
+from strandline.schemas.records import SCHEMAS_TOPIC
 
 LISTEN_DEFAULT = "127.0.0.1:8081"
 GROUP_DEFAULT = "schema-registry"
-TOPIC = "_schemas"
 _OF_THE_SERVICE = ("listeners", "http.", "host.name")
 """How settings of the service begin; others are for its clients of the cluster."""
 
@@ -35,7 +35,9 @@ def serve(
         Path | None,
         typer.Option("--config", metavar="FILE", help="Properties of the service: TLS, users, the cluster."),
     ] = None,
-    topic: Annotated[str, typer.Option("--topic", metavar="NAME", help="The topic that holds the schemas.")] = TOPIC,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="NAME", help="The topic that holds the schemas.")
+    ] = SCHEMAS_TOPIC,
     group: Annotated[
         str | None,
         typer.Option("--group", metavar="NAME", help="The registries that share the topic and elect a primary."),
@@ -64,7 +66,7 @@ def serve(
     of_client = [f"{name}={value}" for name, value in given.items() if not _is_of_service(name)]
     cluster, output = connect(servers, of_client, timeout), Output()
     # Registries of different topics must not elect one another.
-    group = group or (GROUP_DEFAULT if topic == TOPIC else f"{GROUP_DEFAULT}-{topic}")
+    group = group or (GROUP_DEFAULT if topic == SCHEMAS_TOPIC else f"{GROUP_DEFAULT}-{topic}")
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(message)s")
 
     def on_ready() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from strandline.schemas.avro.defaults import is_default_of
 from strandline.schemas.avro.nodes import AvroNode
+from strandline.schemas.payloads.wire_format import write_long
 
 _FLOAT: Final = Struct("<f")
 _DOUBLE: Final = Struct("<d")
@@ -41,15 +42,6 @@ def encoded(value: Any, node: AvroNode, *, is_default: bool = False) -> bytes:
 def writer_of(node: AvroNode, *, is_default: bool = False) -> Write:
     """Return the function that writes values of a type."""
     return _Writers(is_default).of(node)
-
-
-def write_long(out: bytearray, number: int) -> None:
-    """Write a zigzag varint."""
-    raw = (number << 1) ^ (number >> 63)
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
 
 
 class _Writers:
@@ -125,11 +117,11 @@ class _Writers:
                 value = value[f"member{said[0]}"] if len(said) == 1 else None
                 chosen = others[said[0]] if len(said) == 1 else None
             if value is None and null is not None:
-                write_long(out, null)
+                write_long(null, out)
             elif chosen is None:
                 raise _wrong(value, "struct of which one member is not null")
             else:
-                write_long(out, chosen[0])
+                write_long(chosen[0], out)
                 chosen[1](out, value)
 
         return write
@@ -139,7 +131,7 @@ class _Writers:
 
         def write(out: bytearray, value: Any) -> None:
             number = next(at for at, each in enumerate(node.branches) if is_default_of(value, each))
-            write_long(out, number)
+            write_long(number, out)
             writers[number](out, value)
 
         return write
@@ -168,7 +160,7 @@ def _integer(node: AvroNode) -> Write:
             value = (value - _FIRST_DAY).days
         if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
             raise _wrong(value, node.kind)
-        write_long(out, value)
+        write_long(value, out)
 
     return write
 
@@ -189,7 +181,7 @@ def _write_text(out: bytearray, value: Any) -> None:
     if not isinstance(value, str):
         raise _wrong(value, "string")
     data = value.encode("utf-8", "surrogatepass")
-    write_long(out, len(data))
+    write_long(len(data), out)
     out += data
 
 
@@ -200,7 +192,7 @@ def _enum(node: AvroNode) -> Write:
         number = numbers.get(value) if isinstance(value, str) else None
         if number is None:
             raise _wrong(value, f"symbol of {node.name}")
-        write_long(out, number)
+        write_long(number, out)
 
     return write
 
@@ -214,7 +206,7 @@ def _bytes(node: AvroNode, is_default: bool) -> Write:
         if not isinstance(value, bytes | bytearray):
             raise _wrong(value, node.label)
         if node.kind == "bytes":
-            write_long(out, len(value))
+            write_long(len(value), out)
         elif len(value) != node.size:
             raise _wrong(value, f"fixed of {node.size} bytes")
         out += value
@@ -241,7 +233,7 @@ def _array(write_item: Write) -> Write:
         if not isinstance(value, list):
             raise _wrong(value, "array")
         if value:
-            write_long(out, len(value))
+            write_long(len(value), out)
             for each in value:
                 write_item(out, each)
         out.append(0)
@@ -256,7 +248,7 @@ def _map(write_item: Write) -> Write:
         if not isinstance(pairs, list):
             raise _wrong(value, "map")
         if pairs:
-            write_long(out, len(pairs))
+            write_long(len(pairs), out)
             for key, each in pairs:
                 _write_text(out, key)
                 write_item(out, each)

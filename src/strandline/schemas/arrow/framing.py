@@ -52,8 +52,3 @@ def framed(values: pa.Array) -> FramedValues:
         bits = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")
         ids[bits[values.offset : values.offset + count] == 0] = -1
     return FramedValues(data, starts, ends, ids)
-
-
-def frame(schema_id: int) -> bytes:
-    """Return what stands before a payload."""
-    return b"\0" + schema_id.to_bytes(FRAME_BYTES - 1, "big")

@@ -14,7 +14,6 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
@@ -118,13 +117,12 @@ class Guard:
 
     def _check(self, scope: Scope) -> None:
         """Raise RequestRefused for a request that no route gets."""
-        headers = Headers(scope=scope)
-        host = _one(headers, "host")
+        host = _one(scope, b"host")
         if not self._is_own(host):
             raise RequestRefused(421, "the header Host has no name of this service; http.hosts may add it", _CLOSE)
-        if scope["method"] not in _READING and (why := self._why_foreign(headers, host)):
+        if scope["method"] not in _READING and (why := self._why_foreign(scope, host)):
             raise RequestRefused(403, why, _CLOSE)
-        length = headers.get("content-length", "0")
+        length = _one(scope, b"content-length") or "0"
         if not length.isdecimal() or int(length) > self._body_bytes_max:
             raise _too_large(self._body_bytes_max)
 
@@ -136,9 +134,9 @@ class Guard:
         # An address cannot be made to point elsewhere.
         return name in self._hosts() or _is_address(name.strip("[]"))
 
-    def _why_foreign(self, headers: Headers, host: str) -> str | None:
+    def _why_foreign(self, scope: Scope, host: str) -> str | None:
         """Return why a browser may not send this from the page that it shows; None if it may, or is no browser."""
-        origin = _one(headers, "origin").lower()
+        origin = _one(scope, b"origin").lower()
         if origin in self._origins:
             return None
         scheme, separator, place = origin.partition("://")
@@ -146,7 +144,7 @@ class Guard:
         is_own = bool(separator) and scheme in schemes and place == host.lower()
         if origin and not is_own:
             return "a page of another site may not change anything here; http.origins may allow it"
-        site = _one(headers, "sec-fetch-site").lower()
+        site = _one(scope, b"sec-fetch-site").lower()
         if not origin and site not in ("", "same-origin", "none"):
             return "a page of another site may not change anything here"
         return None
@@ -156,10 +154,7 @@ class Guard:
         address = (scope.get("client") or ("", 0))[0]
         principal: Principal = ANONYMOUS
         if self._logins is not None:
-            given = Headers(scope=scope).getlist("authorization")
-            if len(given) > 1:
-                raise RequestRefused(400, "the header Authorization is there more than once", _CLOSE)
-            principal = await self._logins.principal_of(given[0] if given else None, address)
+            principal = await self._logins.principal_of(_one(scope, b"authorization") or None, address)
         return Caller(principal, address, self._rights)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -246,12 +241,12 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _one(headers: Headers, name: str) -> str:
+def _one(scope: Scope, name: bytes) -> str:
     """Return the value of a header; empty if it is missing. Raise RequestRefused if it is there more than once."""
-    found = headers.getlist(name)
+    found = [value for each, value in scope["headers"] if each == name]
     if len(found) > 1:
-        raise RequestRefused(400, f"the header {name} is there more than once", _CLOSE)
-    return found[0].strip() if found else ""
+        raise RequestRefused(400, f"the header {name.decode().title()} is there more than once", _CLOSE)
+    return found[0].decode("latin-1").strip() if found else ""
 
 
 def _too_large(bytes_max: int) -> RequestRefused:

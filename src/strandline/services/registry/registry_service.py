@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import sys
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -22,6 +23,9 @@ from strandline.services.http.declared_rights import every_caller, public
 from strandline.services.http.door import HttpDoor
 from strandline.services.registry.registry_settings import RegistryServiceSettings
 from strandline.services.registry.subject_rights import rights_of
+
+SWITCH_S: Final = 0.0005
+"""How long a thread that wants to run waits for one that computes: the writer and the reader wait for the loop."""
 
 
 class EveryPath(BaseRoute):
@@ -65,6 +69,8 @@ class RegistryService:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raise SchemaTopicFailed, or InvalidConfig if the cluster refuses its rules."""
+        # Five milliseconds by default, and a write goes from the loop to threads and back some ten times.
+        sys.setswitchinterval(SWITCH_S)
         self._door.run()
         if self._failure is not None:
             raise self._failure

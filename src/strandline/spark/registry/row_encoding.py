@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from strandline.schemas.arrow.encoding import DoesNotFit, writer_of
-from strandline.schemas.arrow.framing import frame
+from strandline.schemas.payloads.wire_format import with_prefix
 from strandline.schemas.records import AVRO
 from strandline.schemas.types import InvalidSchema
 from strandline.spark.error_translation import SparkFailed
@@ -35,7 +35,7 @@ class RowEncoder:
         self.needed = [each.name for each in node.fields if not each.has_default]
         """Fields that a row must have."""
         self._write = writer_of(node)
-        self._frame = frame(reader.id)
+        self._frame = with_prefix(reader.id, b"")
 
     def check_names(self, names: list[str]) -> None:
         """Raise SparkFailed if the columns of rows are not those of the schema."""

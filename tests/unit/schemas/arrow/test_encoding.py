@@ -15,8 +15,9 @@ import pytest
 from tests.unit.schemas.arrow.decoder_cases import record
 
 from strandline.schemas.arrow.encoding import DoesNotFit, encoded
-from strandline.schemas.arrow.framing import frame, framed
+from strandline.schemas.arrow.framing import framed
 from strandline.schemas.avro.engine import AvroType
+from strandline.schemas.payloads.wire_format import with_prefix
 
 
 def node_of(schema: Any) -> Any:
@@ -114,14 +115,14 @@ def test_a_type_that_contains_itself_is_written() -> None:
 
 def test_frames_are_found_in_an_array_and_in_a_part_of_it() -> None:
     values = [
-        frame(7) + b"payload",
+        with_prefix(7, b"payload"),
         None,
         b"",
         b"\x00\x00\x00",
         b"\x01\x00\x00\x00\x07x",
-        frame(2**31 - 1),
+        with_prefix(2**31 - 1, b""),
         b"\x00\xff\xff\xff\xff",
-        frame(0x01020304) + b"x",
+        with_prefix(0x01020304, b"x"),
     ]
     array = pa.array([b"before", *values, b"behind"], pa.binary())[1:-1]
     found = framed(array)

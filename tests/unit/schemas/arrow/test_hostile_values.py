@@ -11,8 +11,8 @@ from tests.unit.schemas.arrow.decoder_cases import TWINS, program_of, read, reco
 
 from strandline.schemas.arrow import ops
 from strandline.schemas.arrow.columns import COLUMN_LEVELS_MAX, COLUMNS_MAX, ColumnTree
-from strandline.schemas.arrow.encoding import write_long
 from strandline.schemas.avro.engine import AvroType
+from strandline.schemas.payloads.wire_format import write_long
 from strandline.schemas.types import InvalidSchema
 
 TWIN = pytest.mark.parametrize("twin", TWINS)
@@ -21,7 +21,7 @@ LIST = record(("value", "int"), ("next", ["null", "R"]))
 
 def varint(number: int) -> bytes:
     out = bytearray()
-    write_long(out, number)
+    write_long(number, out)
     return bytes(out)
 
 
