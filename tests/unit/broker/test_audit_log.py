@@ -12,6 +12,7 @@ from tests.unit.coordinators.world import TurnedClock
 from strandline.broker.audit import audit_log
 from strandline.broker.audit.audit_log import LINES_MAX, STOP_S_MAX, AuditLog
 from strandline.broker.audit.audit_topic import AuditTopic
+from strandline.broker.network import broker_channels
 from strandline.codec.columns import decode_batch
 from strandline.codec.messages.append_audit_request import AppendAuditRequest
 from strandline.config.node_config import BrokerConfig
@@ -207,7 +208,7 @@ def test_a_stop_does_not_wait_for_ever() -> None:
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage(leader=2)
-    monkeypatch.setattr(audit_log, "Channel", lambda _, __, *address, **___: Broker(stage, address))
+    monkeypatch.setattr(broker_channels, "Channel", lambda _, __, *address, **___: Broker(stage, address))
     return stage
 
 

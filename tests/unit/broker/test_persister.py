@@ -11,6 +11,7 @@ from tests.unit.coordinators.world import TurnedClock
 
 from strandline.broker.coordinating import persister as persister_module
 from strandline.broker.coordinating.persister import MERGED_BATCHES_MAX, WAIT_S_MAX, Persister
+from strandline.broker.network import broker_channels
 from strandline.codec.messages.write_share_group_state_request import WriteShareGroupStateRequest
 from strandline.codec.messages.write_share_group_state_response import (
     PartitionResult,
@@ -44,7 +45,7 @@ class Ground:
     """A broker whose share coordinator and image are the test's."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, leader: int = HERE) -> None:
-        monkeypatch.setattr(persister_module, "Channel", FakeChannel)
+        monkeypatch.setattr(broker_channels, "Channel", FakeChannel)
         monkeypatch.setattr(persister_module, "create_missing", lambda *_: None)
         FakeChannel.asked = []
         self.clock = TurnedClock()

@@ -18,7 +18,7 @@ from typing import Final
 
 from strandline.broker.audit.audit_topic import AuditTopic
 from strandline.broker.environment import Environment
-from strandline.broker.network.channel import Channel
+from strandline.broker.network.broker_channels import BrokerChannels
 from strandline.codec.messages.append_audit_request import AppendAuditRequest
 from strandline.codec.messages.append_audit_response import AppendAuditResponse
 from strandline.codec.messages.find_anchors_request import FindAnchorsRequest
@@ -82,7 +82,7 @@ class AuditLog:
         self._warned_at = -WARN_S
         self._sender: TimerHandle | None = None
         self._repeater: TimerHandle | None = None
-        self._channel: Channel | None = None
+        self._channels = BrokerChannels(environment, "audit")
         self._on_stopped: Callable[[], object] | None = None
         self._is_closed = False
 
@@ -126,7 +126,7 @@ class AuditLog:
             then(FindAnchorsResponse())
         elif leader == self._environment.node_id:
             self._topic.find_anchors(request, then)
-        elif (channel := self._channel_to(leader)) is None:
+        elif (channel := self._channels.find(None, leader)) is None:
             then(FindAnchorsResponse(error_code=ErrorCode.LEADER_NOT_AVAILABLE))
         else:
             failed = FindAnchorsResponse(error_code=ErrorCode.NETWORK_EXCEPTION)
@@ -205,26 +205,11 @@ class AuditLog:
             self._runtime.call_later(TIMEOUT_S, on_written, ErrorCode.REQUEST_TIMED_OUT)
             self._topic.append(request, f"node {leader}", on_written)
             return
-        channel = self._channel_to(leader)
+        channel = self._channels.find(None, leader)
         if channel is None:
             on_written(ErrorCode.LEADER_NOT_AVAILABLE)
         else:
             channel.ask(request, 0, partial(self._on_answer, on_written), timeout_s=TIMEOUT_S)
-
-    def _channel_to(self, leader: int) -> Channel | None:
-        address = self._environment.address_of(leader)
-        if self._channel is not None and self._channel.address != address:
-            self._channel.close()
-            self._channel = None
-        if self._channel is None and address is not None:
-            self._channel = Channel(
-                self._runtime,
-                self._environment.network,
-                *address,
-                client_id=f"audit-{self._environment.node_id}",
-                login=self._environment.broker_login,
-            )
-        return self._channel
 
     def _on_answer(
         self,
@@ -277,6 +262,5 @@ class AuditLog:
         self._sender = self._repeater = None
         if self._lines:
             log.error("%d lines could not be written to %s before the node stopped", len(self._lines), AUDIT_TOPIC)
-        if self._channel is not None:
-            self._channel.close()
+        self._channels.close()
         on_stopped()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from strandline.broker.environment import Environment
+from strandline.broker.network.broker_channels import BrokerChannels
 from strandline.broker.network.channel import Channel
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.fetch_response import FetchResponse
@@ -46,8 +47,7 @@ class LagLeaders:
     """A channel for each broker that had to be asked."""
 
     def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-        self._channels: dict[int, Channel] = {}
+        self._channels = BrokerChannels(environment, "lag")
 
     def ask(self, broker_id: int, asked: Asked, on_told: Callable[[Told], object]) -> None:
         """Call `on_told` with what the broker knows; a part of the places at a time, and not at all if it is away."""
@@ -76,32 +76,14 @@ class LagLeaders:
         channel.ask(request, FETCH_VERSION, on_answer, timeout_s=TIMEOUT_S)
 
     def _channel(self, broker_id: int) -> Channel | None:
-        address = self._environment.address_of(broker_id)
-        channel = self._channels.get(broker_id)
-        if channel is not None and channel.address != address:
-            channel.close()
-            del self._channels[broker_id]
-            channel = None
-        if channel is None and address is not None:
-            environment = self._environment
-            channel = Channel(
-                environment.runtime,
-                environment.network,
-                *address,
-                client_id=f"lag-{environment.node_id}",
-                login=environment.broker_login,
-            )
-            self._channels[broker_id] = channel
-        return channel
+        return self._channels.find(broker_id, broker_id)
 
     def keep(self, broker_ids: Iterable[int]) -> None:
         """Let go of channels to all other brokers."""
-        wanted = set(broker_ids)
-        for broker_id in [each for each in self._channels if each not in wanted]:
-            self._channels.pop(broker_id).close()
+        self._channels.keep(broker_ids)
 
     def close(self) -> None:
-        self.keep(())
+        self._channels.close()
 
 
 def _ask_counts(channel: Channel, asked: Asked, on_told: Callable[[Told], object]) -> None:

@@ -20,7 +20,7 @@ from uuid import UUID
 
 from strandline.broker.coordinating.share_requests import VERSIONS, outcomes, state_request
 from strandline.broker.environment import Environment
-from strandline.broker.network.channel import Channel
+from strandline.broker.network.broker_channels import BrokerChannels
 from strandline.coordinators.shares.coordinator_key import (
     SHARE_GROUP_STATE_TOPIC,
     coordinator_key,
@@ -83,7 +83,7 @@ class Persister:
         """Share partitions whose next operation is sent at the end of this turn."""
         self._retried: list[_Operation] = []
         """Operations that are tried again when the time has come."""
-        self._channels: dict[tuple[int, bool], Channel] = {}
+        self._channels = BrokerChannels(environment, "shares")
         """By broker, and whether it is for writes: what is asked on one connection is answered in its order."""
         self._looking: TimerHandle | None = None
         self._is_creating = False
@@ -139,8 +139,7 @@ class Persister:
         self._is_closed = True
         if self._looking is not None:
             self._looking.cancel()
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
         for lane in list(self._lanes.values()):
             for operation in lane.drain():
                 self._finish(operation, StateAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -271,7 +270,7 @@ class Persister:
 
     def _ask(self, leader: int, group_id: str, operations: list[_Operation]) -> None:
         kind = type(operations[0].event)
-        channel = self._channel(leader, for_writes=kind is WriteState)
+        channel = self._channels.find((leader, kind is WriteState), leader)
         if channel is None:
             for operation in operations:
                 operation.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -279,24 +278,6 @@ class Persister:
         request = state_request(group_id, [operation.event for operation in operations])
         timeout_s = self._environment.config().share_coordinator_write_timeout_ms / 1000 + ANSWER_S
         channel.ask(request, VERSIONS[kind], partial(self._on_response, kind, operations), timeout_s=timeout_s)
-
-    def _channel(self, leader: int, *, for_writes: bool) -> Channel | None:
-        environment = self._environment
-        address = environment.address_of(leader)
-        channel = self._channels.get((leader, for_writes))
-        if channel is not None and channel.address != address:
-            del self._channels[leader, for_writes]
-            channel.close()
-            channel = None
-        if channel is None and address is not None:
-            channel = self._channels[leader, for_writes] = Channel(
-                environment.runtime,
-                environment.network,
-                *address,
-                client_id=f"shares-{environment.node_id}",
-                login=environment.broker_login,
-            )
-        return channel
 
     def _on_response(
         self, kind: type[StateRequest], operations: list[_Operation], response: Any, error: BaseException | None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from strandline.broker.environment import Environment
-from strandline.broker.network.channel import Channel
+from strandline.broker.network.broker_channels import BrokerChannels
 from strandline.codec.message import Message
 from strandline.codec.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from strandline.codec.messages.commit_batch_request import CommitBatchRequest, SinkTransaction
@@ -78,13 +78,12 @@ class DeadLetterTransactions:
         self._environment = environment
         self._services = services
         self._runtime = environment.runtime
-        self._channels: dict[tuple[int, bool], Channel] = {}
+        self._channels = BrokerChannels(environment, "dead-letters")
         """By broker, and whether it is for records: they may wait for followers, and what is behind them waits too."""
         self._is_creating = False
 
     def close(self) -> None:
-        for channel in self._channels.values():
-            channel.close()
+        self._channels.close()
 
     # ---- opening
 
@@ -126,7 +125,7 @@ class DeadLetterTransactions:
     def ask(
         self, broker_id: int, request: Message, version: int, then: Callable[[Any], object], *, for_records: bool
     ) -> None:
-        channel = self._channel(broker_id, for_records=for_records)
+        channel = self._channels.find((broker_id, for_records), broker_id)
         if channel is None:
             self._runtime.call_soon(then, None)
         else:
@@ -152,24 +151,6 @@ class DeadLetterTransactions:
 
     def _on_topic(self, refused: dict[str, int]) -> None:
         self._is_creating = False
-
-    def _channel(self, broker_id: int, *, for_records: bool) -> Channel | None:
-        environment = self._environment
-        address = environment.address_of(broker_id)
-        channel = self._channels.get((broker_id, for_records))
-        if channel is not None and channel.address != address:
-            del self._channels[broker_id, for_records]
-            channel.close()
-            channel = None
-        if channel is None and address is not None:
-            channel = self._channels[broker_id, for_records] = Channel(
-                environment.runtime,
-                environment.network,
-                *address,
-                client_id=f"dead-letters-{environment.node_id}",
-                login=environment.broker_login,
-            )
-        return channel
 
 
 def transactional_id_of(sink_id: str) -> str:
