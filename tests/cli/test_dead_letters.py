@@ -119,6 +119,9 @@ def test_the_whole_story_of_a_rejected_record(cli: CommandLine, ground: Ground) 
     shown = cli.ok("queue", "dead", "show", ground.dead, f"{letter['partition']}:{letter['offset']}").stdout.decode()
     assert "Offset rejected by client." in shown
     assert "poison" in shown
+    (life,) = cli.ok("queue", "trace", group, f"{ground.jobs}-0@0", "--json").objects
+    assert [each["event"] for each in life["events"]] == ["acquired", "rejected", "copied to the dead letters"]
+    assert life["reason"].endswith("; its copy is in the dead-letter topic")
     assert cli.ok("queue", "dead", "redrive", ground.dead, "--yes").lines == [f"redrove 1 dead letter of {ground.dead}"]
     ((first, _, deliveries),) = worker.poll(wait_ms=10_000)  # with the marker of the redrive, if that was there
     assert (first, deliveries) == (1, 1)

@@ -9,7 +9,7 @@ import pytest
 from strandline.cli.common.failures import UsageFailed
 from strandline.cli.doctor.queues import findings_of
 from strandline.cli.queue.queue_state import QueueDelivery
-from strandline.cli.queue.reasons import TaskFacts, reason
+from strandline.cli.queue.reasons import COPIED, TaskFacts, reason
 from strandline.cli.queue.task_place import parse_task, task_name
 from strandline.codec.messages.share_delivery_response import DeliveredRange, DeliveryNote, PartitionDelivery
 
@@ -63,6 +63,11 @@ def event(what: str, count: int = 0) -> DeliveryNote:
             facts(1, events=[event("released"), event("archived", 5)]),
             "archived",
             "delivered 5 times, and never accepted",
+        ),
+        (
+            facts(1, events=[event("rejected"), event(COPIED)]),
+            "rejected",
+            "rejected by mailer@host (m1); its copy is in the dead-letter topic",
         ),
         (facts(5, start_offset=-1, stored_start=3, members_reading=0), "unread", "start a worker"),
         (facts(2, start_offset=-1, stored_start=3, members_reading=0), "done", "it is done"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from strandline.coordinators.shares.delivery.acknowledgements import RELEASE, RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
+from strandline.coordinators.shares.delivery.dead_ranges import DeadRange
 from strandline.coordinators.shares.delivery.delivery_history import SESSION_ENDED, TIMED_OUT, DeliveryHistory
 from strandline.coordinators.shares.delivery.offset_ranges import ACKNOWLEDGED, AVAILABLE
 from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange
@@ -78,6 +79,10 @@ class DeliveryWatch:
         for member_id, batch in share.expired:
             self._counts.lock_timeouts += batch.last_offset - batch.first_offset + 1
             self._counts.archived += self.history.on_released(TIMED_OUT, member_id, [batch], self._now_ms())
+
+    def on_copied(self, letters: Sequence[DeadRange]) -> None:
+        """Learn that records are in the dead-letter topic."""
+        self.history.on_copied(letters, self._now_ms())
 
     def on_stored(self, share: SharePartition) -> None:
         """Learn that the start offset may have moved."""

@@ -16,6 +16,7 @@ from strandline.broker.coordinating.state_persister import ABSENT, FENCED, State
 from strandline.config.settings import LONG_MAX
 from strandline.coordinators.shares.delivery.acknowledgements import AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
+from strandline.coordinators.shares.delivery.dead_ranges import DeadRange
 from strandline.coordinators.shares.delivery.share_partition import SharePartition, StateChange, StateWrite
 from strandline.coordinators.shares.delivery.share_settings import ShareSettings
 from strandline.coordinators.shares.share_state import NO_START_OFFSET, ShareState
@@ -379,6 +380,9 @@ class LedSharePartition:
             self.store(share.archive([each.archived() for each in dead]), _ignore)
         else:
             self.writer.add(dead)
+
+    def on_copied(self, letters: Sequence[DeadRange]) -> None:
+        self.watch.on_copied(letters)
 
     def on_buried(self) -> None:
         """Go on, as no dead letter is under way now."""

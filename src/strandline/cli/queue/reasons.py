@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from strandline.cli.common.plain_words import count
@@ -19,6 +19,7 @@ BEHIND_KEY: Final = 2
 """Why an available record is held back."""
 NO_OFFSET: Final = -1
 
+COPIED: Final = "copied to the dead letters"
 _ENDS: Final = ("accepted", "rejected", "archived")
 """Events after which a record is not delivered again."""
 
@@ -120,6 +121,13 @@ def _held(facts: TaskFacts, found: DeliveredRange) -> TaskReason:
 
 
 def _done(facts: TaskFacts, delivery_count: int = 0) -> TaskReason:
+    """Say how a record ended, and whether a copy of it is a dead letter."""
+    found = _end(facts, delivery_count)
+    is_copied = any(event.what == COPIED for event in facts.events)
+    return replace(found, text=f"{found.text}; its copy is in the dead-letter topic") if is_copied else found
+
+
+def _end(facts: TaskFacts, delivery_count: int) -> TaskReason:
     """Say how a record ended, from the last event that the leader remembers."""
     for event in reversed(facts.events):
         if event.what in _ENDS:

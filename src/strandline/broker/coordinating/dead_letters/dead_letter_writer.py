@@ -73,6 +73,9 @@ class BuryingPartition(Protocol):
     def store(self, write: StateWrite, then: Callable[[ErrorCode], object]) -> None:
         """Have the share coordinator store something, and call back."""
 
+    def on_copied(self, letters: Sequence[DeadRange]) -> None:
+        """Learn that copies of records are committed to the dead-letter topic."""
+
     def on_buried(self) -> None:
         """Learn that no dead letter is under way now."""
 
@@ -306,6 +309,7 @@ class DeadLetterWriter:
         self._counts.transactions += 1
         if outcome.is_committed:
             self._counts.written += records
+            self._source.on_copied(letters)
             self._step(Copied(letters))
         elif outcome.is_certain:
             self._failed(outcome.reason, is_too_large=outcome.is_too_large)

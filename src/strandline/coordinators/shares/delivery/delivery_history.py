@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT, GAP_TYPE, RENEW, AcknowledgedBatch
 from strandline.coordinators.shares.delivery.acquisition import AcquiredRange
+from strandline.coordinators.shares.delivery.dead_ranges import DeadRange
 from strandline.coordinators.shares.delivery.offset_ranges import AVAILABLE
 from strandline.coordinators.shares.share_state import StateBatch
 
@@ -23,6 +24,7 @@ ACQUIRED_EVENT: Final = 5
 TIMED_OUT: Final = 6
 SESSION_ENDED: Final = 7
 ARCHIVED_EVENT: Final = 8
+COPIED_EVENT: Final = 9
 EVENT_NAMES: Final = (
     "gap",
     "accepted",
@@ -33,6 +35,7 @@ EVENT_NAMES: Final = (
     "timed out",
     "session ended",
     "archived",
+    "copied to the dead letters",
 )
 """The words for events. Those of acknowledgements have the numbers of their types."""
 
@@ -113,6 +116,11 @@ class DeliveryHistory:
             archived += last - first + 1
             self._troubles.append(DeliveryEvent(now_ms, ARCHIVED_EVENT, first, last, count, ""))
         return archived
+
+    def on_copied(self, letters: Iterable[DeadRange], now_ms: int) -> None:
+        """Note that copies of records are in the dead-letter topic."""
+        for each in letters:
+            self._troubles.append(DeliveryEvent(now_ms, COPIED_EVENT, each.first, each.last, 0, ""))
 
     def events(self, first: int, last: int) -> Iterator[DeliveryEvent]:
         """Yield what is known of records between two offsets, the oldest first."""
