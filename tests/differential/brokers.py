@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.brokers import start_kafka
 from bench.kafka_jars import kafka_class_path
-from tests.differential.stage import KAFKA_COORDINATORS, KAFKA_SETTINGS, OUR_COORDINATORS, OUR_SETTINGS, prepare
+from tests.differential.stage import KAFKA_SETTINGS, OUR_SETTINGS, prepare
 
 import strandline
 
@@ -24,7 +24,7 @@ Stage = tuple[int, dict[str, uuid.UUID]]
 @contextmanager
 def strandline_on_stage() -> Iterator[Stage]:
     with strandline.embedded(properties=OUR_SETTINGS) as log:
-        yield log.port, prepare(log.port, coordinators=OUR_COORDINATORS)
+        yield log.port, prepare(log.port)
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def kafka_on_stage(root: Path) -> Iterator[Stage]:
     plugins = compiled(RECEIVER, root / "plugins")
     broker = start_kafka(root / "kafka", settings=KAFKA_SETTINGS, plugins=plugins)
     try:
-        yield broker.port, prepare(broker.port, coordinators=KAFKA_COORDINATORS)
+        yield broker.port, prepare(broker.port)
     finally:
         broker.discard()
 

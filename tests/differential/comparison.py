@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 ABSENT = object()
 IDENTITIES = ("name", "api_key")
+MESSAGES = ("error_message", "acknowledge_error_message")
 WORDS, OWN_SETTING, EACH_QUESTION, REFUSED = "words", "own setting", "each question", "refused"
 NAMED_RECORD = "named record"
 """The general kinds; `differences.GENERAL` says why."""
@@ -97,7 +98,11 @@ class _Search:
 
 
 def general_kind(name: str, ours: Any, theirs: Any) -> str | None:
-    if name == "error_message" and ours == "a text" and (theirs is None or theirs is ABSENT):
+    if (
+        name in ("error_message", "acknowledge_error_message")
+        and ours == "a text"
+        and (theirs is None or theirs is ABSENT)
+    ):
         return WORDS
     if name == "log_start_offset" and ours is ABSENT and isinstance(theirs, int):
         return REFUSED

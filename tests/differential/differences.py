@@ -41,10 +41,12 @@ NOTHING_TO_ASSIGN = (
 )
 OWN_CODE = "The code that says what is wrong, where Kafka meets an exception of its own."
 NOT_CLOSED = "A number that means nothing gets an answer like any other; Kafka closes the connection."
+NOTHING_TO_SAY = (
+    "An answer has no partition about which there is nothing to say; the first one of a Kafka session does."
+)
 KAFKA_HANGS = "Kafka meets an exception of its own and never answers."
 
-NOT_COMPARED = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92))
-"""The APIs of share groups: Java's share consumer and Kafka's tools judge them, no recorded answers yet."""
+NO_SUCH_OFFSET = "No log has an offset below 0, and -1 stands for none; Kafka stores it and counts a lag from it."
 GENERAL: dict[str, str] = {
     WORDS: "An error comes with a sentence in more places (`error_message`): a reader of the log should know why.",
     OWN_SETTING: "Lists of settings have our own, as `flush.mode` and those that begin with `strandline.`, those of a "
@@ -305,6 +307,145 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "ConsumerGroupHeartbeat [01]: a static member", "assignment_epoch 3", "assignment_epoch 2", NOTHING_TO_ASSIGN
+    ),
+    Difference("ShareGroupHeartbeat 1: a member's life", "assignment_epoch 4", "assignment_epoch 3", NOTHING_TO_ASSIGN),
+    Difference(
+        "ShareGroupDescribe 1: a stranger twice",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: s-none-1}]",
+        "groups [{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: s-none-1}, "
+        "{error_code: GROUP_ID_NOT_FOUND, error_message: a text, group_id: s-none-1}]",
+        ONCE,
+    ),
+    Difference("DescribeShareGroupOffsets *: a topic without partitions", "ok", "UNKNOWN_SERVER_ERROR", NOTHING_ASKED),
+    Difference(
+        "DescribeShareGroupOffsets 0: an unknown partition",
+        "{groups: [{group_id: s-90-described-0, topics: [{partitions: [{partition_index: 7, start_offset: ...",
+        "hangs",
+        KAFKA_HANGS,
+    ),
+    Difference(
+        "DescribeShareGroupOffsets 1: an unknown partition",
+        "{groups: [{group_id: s-90-described-1, topics: [{partitions: [{partition_index: 7, start_offset: ...",
+        "hangs",
+        KAFKA_HANGS,
+    ),
+    Difference(
+        "DescribeShareGroupOffsets *: partition -1",
+        "ok",
+        "UNKNOWN_SERVER_ERROR",
+        "A partition without a state has the offset -1; Kafka meets an exception of its own.",
+    ),
+    Difference(
+        "AlterShareGroupOffsets 0: partition -1",
+        "ok; UNKNOWN_TOPIC_OR_PARTITION",
+        "UNKNOWN_SERVER_ERROR; no responses",
+        OWN_CODE,
+    ),
+    Difference(
+        "AlterShareGroupOffsets 0: the epochs of the group",
+        "no assignment_epoch; group_epoch 2; group_epoch 3",
+        "assignment_epoch 1; group_epoch 1",
+        "The group gets a new epoch, which fences leaders that still deliver from the old offsets.",
+    ),
+    Difference(
+        "AlterShareGroupOffsets 0: offsets that are not in the log",
+        "lag 0",
+        "no lag; lag -9223372036854775797",
+        "A lag is never below 0, and -1 means that it is not known.",
+    ),
+    Difference("AlterShareGroupOffsets 0: offsets below -1", "INVALID_REQUEST", "ok", NO_SUCH_OFFSET),
+    Difference(
+        "AlterShareGroupOffsets 0: a topic twice",
+        "responses [{partitions: [{partition_index: 1}], topic_id: id of read, topic_name: read}, {partiti...",
+        "responses [{partitions: [{partition_index: 1}, {}], topic_id: id of read, topic_name: read}]",
+        "An answer for each question, as it was put.",
+    ),
+    Difference(
+        "InitializeShareGroupState 0: again without offset",
+        "delivery_complete_count 0; start_offset 5",
+        "no delivery_complete_count; start_offset -1",
+        "A retry of a group coordinator that was late must not take back where the group is.",
+    ),
+    Difference("InitializeShareGroupState 0: offsets below -1", "INVALID_REQUEST", "ok", NO_SUCH_OFFSET),
+    Difference(
+        "WriteShareGroupState *: a leader that did not read",
+        "FENCED_LEADER_EPOCH",
+        "ok",
+        "A write of a newer leader fences the one before it, as a read does.",
+    ),
+    Difference(
+        "WriteShareGroupState *: batches that cannot be",
+        "INVALID_REQUEST",
+        "ok",
+        "Ranges that end before they begin, and states that are never stored, are not stored.",
+    ),
+    Difference("WriteShareGroupState *: a start offset below -1", "INVALID_REQUEST", "ok", NO_SUCH_OFFSET),
+    Difference(
+        "WriteShareGroupState *: a start offset that goes back",
+        "start_offset 8",
+        "start_offset 4",
+        "Records below the start offset are done. Only new offsets for the group (AlterShareGroupOffsets) go back.",
+    ),
+    Difference(
+        "ShareFetch *: no group id",
+        "INVALID_REQUEST; no responses",
+        "ok; UNKNOWN_SERVER_ERROR",
+        "A share group needs an id; Kafka meets an exception when it loads the state of one without.",
+    ),
+    Difference(
+        "ShareAcknowledge *: no group id", "INVALID_REQUEST", "SHARE_SESSION_NOT_FOUND", "A share group needs an id."
+    ),
+    Difference(
+        "ShareFetch *: a member that has joined",
+        "no responses",
+        "responses [{partitions: [{current_leader: {}, records: []}], topic_id: id of read}]",
+        NOTHING_TO_SAY,
+    ),
+    Difference(
+        "ShareFetch *: a partition without records",
+        "no responses",
+        "responses [{partitions: [{current_leader: {}, partition_index: 1, records: []}], topic_id: id of ...",
+        NOTHING_TO_SAY,
+    ),
+    Difference(
+        "ShareFetch *: a session opened again",
+        "acquired_records [{delivery_count: 2, last_offset: 9}]; records [{base_timestamp: 1600000000000, ...",
+        "no acquired_records; records []",
+        "Records of the session before are released at once; in Kafka they wait for the end of their locks.",
+    ),
+    Difference(
+        "ShareFetch *: an unknown topic", "ok; UNKNOWN_TOPIC_ID", "UNKNOWN_SERVER_ERROR; no responses", OWN_CODE
+    ),
+    Difference(
+        "ShareFetch *: the record limit mode",
+        "acquired_records [{delivery_count: 1, first_offset: 1, last_offset: 4}]; acquired_records [{deliv...",
+        "acquired_records [{delivery_count: 1, first_offset: 1, last_offset: 1}, {delivery_count: 1, first...",
+        "The same records are acquired, in one range; Kafka puts the rest of a batch into a range of its own.",
+    ),
+    Difference("ShareFetch *: an unknown mode", "ok", "UNKNOWN_SERVER_ERROR", HARMLESS),
+    Difference(
+        "ShareAcknowledge *: ranges that touch",
+        "INVALID_REQUEST",
+        "INVALID_RECORD_STATE",
+        "An offset in two ranges is refused before the state of its record is looked at, as a longer overlap is.",
+    ),
+    Difference(
+        "ShareAcknowledge *: a range from below 0",
+        "INVALID_REQUEST",
+        "ok",
+        "No record has such an offset; Kafka passes over everything below the start offset.",
+    ),
+    Difference(
+        "ShareAcknowledge *: the start offset",
+        "start_offset 2; start_offset 5",
+        "no start_offset; start_offset 2",
+        "The start offset is stored with the acknowledgement that moves it; Kafka stores it with the next one.",
+    ),
+    Difference(
+        "ShareAcknowledge *: a partition that was never fetched",
+        "INVALID_RECORD_STATE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "The partition is there and led here, but its records were not acquired.",
     ),
     Difference(
         "JoinGroup *: metadata that is no subscription",

@@ -17,8 +17,7 @@ _HEAD = f"""\
 # Where Apache Kafka answers something else
 
 `tests/differential` puts {len(CASES):,} questions to a node and compares the answers with those of Apache Kafka
-{KAFKA_VERSION}: every API in every version, with sound, odd and impossible values; those of share groups (76 to 92) are
-judged by Java's share consumer and Kafka's tools instead. Compared are error codes at every
+{KAFKA_VERSION}: every API in every version, with sound, odd and impossible values. Compared are error codes at every
 level, whether the connection is closed, null and empty, offsets, throttle times and all other fields; ids, ports and
 times are not. Kafka's answers are kept in `tests/differential/recorded`, so `make test` compares without Java;
 `make test-all` also asks a running Kafka whether the recording still holds.
@@ -43,8 +42,8 @@ _RIGHTS = f"""
 ## With access rules
 
 {len(RIGHTS_CASES):,} more questions come from clients that log in: a super user, one that ACLs allow everything, one
-without ACLs, one denied by a prefix, one denied by its host, and four with a part of the rights. Every API is asked
-in every version, about resources that exist, that do not, and both. The answers differ in this:
+without ACLs, one denied by a prefix, one denied by its host, and four with a part of the rights. Every API but those of
+share groups is asked in every version, about resources that exist, that do not, and both. The answers differ in this:
 
 | question | we say | Kafka says | why |
 |---|---|---|---|

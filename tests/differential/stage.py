@@ -12,6 +12,7 @@ from strandline.codec.columns import Record, encode_batch
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "2",
     # Kafka's stock file gives these, and where a value comes from is told to clients.
@@ -25,10 +26,8 @@ OUR_SETTINGS = SETTINGS | {"http.listener": "127.0.0.1:0"}
 """Both serve the telemetry of clients only where somebody takes it: here an endpoint that shows it, there a plug-in."""
 KAFKA_SETTINGS = SETTINGS | {"metric.reporters": "Receiver"}
 
-GROUPS = ("a group",)
-OUR_COORDINATORS = (*GROUPS, "a transaction")
-KAFKA_COORDINATORS = (*OUR_COORDINATORS, "a group:AAAAAAAAAAAAAAAAAAAAAQ:0")
-"""Of groups, of transactions, of share groups."""
+COORDINATORS = ("a group", "a transaction", "a group:AAAAAAAAAAAAAAAAAAAAAQ:0")
+"""Examples of keys: of groups, of transactions, of share groups."""
 
 T0_MS = 1_600_000_000_000
 """When the records of the stage were made. No topic of the stage lets go of old records."""
@@ -71,7 +70,7 @@ def write(talk: Talk, topic: str, batch: bytes, partition: int = 0) -> None:
     assert not answer.responses[0].partition_responses[0].error_code
 
 
-def prepare(port: int, *, coordinators: Sequence[str]) -> dict[str, uuid.UUID]:
+def prepare(port: int) -> dict[str, uuid.UUID]:
     """Sets the stage and returns the ids of its topics. Each kind of coordinator is asked for once, by an example of
     its keys: a broker makes their topics behind our back."""
     talk = Talk(port, {})
@@ -87,7 +86,7 @@ def prepare(port: int, *, coordinators: Sequence[str]) -> dict[str, uuid.UUID]:
         in_sync = {"name": "min.insync.replicas", "config_operation": 0, "value": "1"}
         changed = talk.look(44, 1, resources=[{"resource_type": 4, "resource_name": "", "configs": [in_sync]}])
         assert not changed.responses[0].error_code
-        for kind, key in enumerate(coordinators):
+        for kind, key in enumerate(COORDINATORS):
             talk.look(10, 6, coordinator_keys=[key], key_type=kind)
         talk.look(9, 7, group_id="a group", topics=None)
         talk.wait_for("__consumer_offsets", 3)

@@ -11,14 +11,14 @@ from tests.differential.case import FRAMES, api_name
 from tests.differential.cases import CASES
 from tests.differential.cases_metadata import SERVED
 from tests.differential.comparison import unlike
-from tests.differential.differences import DIFFERENCES, GENERAL, NOT_COMPARED, difference_of
+from tests.differential.differences import DIFFERENCES, GENERAL, difference_of
 from tests.differential.page import page
 from tests.differential.recording import Outcome
 from tests.differential.words import request_class
 
 from strandline.broker.network.routes import OWN_APIS_FROM, Route, routes
 
-ROUTES = [route for route in routes().values() if route.api_key < OWN_APIS_FROM and route.api_key not in NOT_COMPARED]
+ROUTES = [route for route in routes().values() if route.api_key < OWN_APIS_FROM]
 CASES_PER_VERSION_MIN = 3
 
 

@@ -119,7 +119,7 @@ class Words:
 
     def _text(self, name: str, value: str) -> str:
         match name:
-            case "error_message" | "batch_index_error_message" | "documentation" if value:
+            case "error_message" | "acknowledge_error_message" | "batch_index_error_message" | "documentation" if value:
                 return "a text"
             case "cluster_id" | "log_dir":
                 return f"a {name}"
@@ -128,7 +128,7 @@ class Words:
         return self.members.get(value, value)
 
     def _number(self, api_key: int, name: str, value: int) -> Any:
-        if name == "error_code":
+        if name in ("error_code", "acknowledge_error_code"):
             return ErrorCode(value).name
         if name == "port" and value > 0:
             return "a port"

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from strandline.codec.columns import Columns, decode_batch
-from strandline.codec.record_batch import BatchHeader
+from strandline.codec.record_batch import HEADER_SIZE, BatchHeader
 from strandline.errors import StrandlineError
 from strandline.log.segment.aborted_transactions import AbortedRanges, aborted_segments
 from strandline.log.segment.log_slice import LogSlice
@@ -65,6 +65,9 @@ class SliceBatches:
     def cover(self, offset: int) -> int:
         lasts = self._lasts
         while lasts[-1] < offset:
+            if self._positions[-1] + self._headers[-1].size_bytes + HEADER_SIZE > self._end:
+                # A limit of bytes cuts the slice anywhere, also inside of a header.
+                return lasts[-1]
             try:
                 header, position = next(self._read)
             except (StopIteration, ColdRead):

@@ -429,6 +429,7 @@ def test_deleted_offsets_begin_again() -> None:
     assert isinstance(asked, DeleteShareState)
     assert [each.topic_id.int for each in asked.partitions] == [1]
     assert offsets_codes(story, token) == [("t", [0]), ("u", [3]), ("none", [3])]
+    assert [topic.topic_id.int for topic in story.replies[token].responses] == [1, 0, 0], "of what was deleted"
     story.join("a")
     assert isinstance(story.asked[0], InitializeShareState)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
 from strandline.codec.shares import (
@@ -14,16 +13,15 @@ from strandline.codec.shares import (
     encode_share_fetch,
 )
 from strandline.coordinators.shares.delivery.share_sessions import PartitionName, ShareSession
-from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
+from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.shares.share_requests import Acknowledging, Result, served_partition, with_leaders
+from strandline.handlers.support.cold_reads import ColdReads
 from strandline.handlers.support.context import BrokerServices, Exchange
-from strandline.handlers.support.fetch_attempt import CHECKED_AHEAD_BYTES, COLD_LOOKUPS_MAX
+from strandline.handlers.support.fetch_attempt import COLD_LOOKUPS_MAX
 from strandline.handlers.support.services import ServedSharePartition, SessionConnection
-from strandline.log.segment.aborted_transactions import aborted_segments
 from strandline.log.segment.log_slice import LogSlice
-from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
-from strandline.log.segment.segment import ColdRead, Segment
+from strandline.log.segment.segment import ColdRead
 from strandline.runtime.runtime import TimerHandle
 
 API_KEY: Final = 78
@@ -213,38 +211,17 @@ class ShareFetchAttempt:
     def _look_up_in_thread(self, served: list[ServedSharePartition]) -> None:
         """Have a thread read what is cold into the page cache, and check what was not read before; then look again."""
         self._cold_lookups += 1
-        jobs: list[tuple[Segment, int]] = []
-        indexes: list[Segment] = []
+        cold = ColdReads()
         for each in served:
-            if not each.is_loaded or each.partition.log.failure is not None:
-                continue
-            log, offset = each.partition.log, each.next_offset
-            segment = log.segment_of(offset)
-            if segment is not None:
-                segment.retain()
-                jobs.append((segment, offset))
-            for segment in aborted_segments(log, offset):
-                segment.retain()
-                indexes.append(segment)
-        ahead = max(PIECE_BYTES, min(CHECKED_AHEAD_BYTES, self._size_bytes_max // max(1, len(jobs))))
+            if each.is_loaded and each.partition.log.failure is None:
+                cold.add(each.partition.log, each.next_offset, with_aborted=True)
+        cold.begin(self._node.runtime, self._size_bytes_max, self._on_read)
 
-        def warm() -> None:
-            for segment, offset in jobs:
-                # The segment remembers the damage, and the next look answers with it.
-                with suppress(DamagedRecords):
-                    check_ahead(segment, offset, ahead)
-            for segment in indexes:
-                segment.load_transaction_index(may_block=True)
-
-        def done(_: None, error: BaseException | None) -> None:
-            for segment in (*(segment for segment, _ in jobs), *indexes):
-                segment.release()
-            if error is not None:
-                # The next look meets the same fault on the loop and answers with its code.
-                self._cold_lookups = COLD_LOOKUPS_MAX + 1
-            self.look_again()
-
-        self._node.runtime.in_thread(warm, done)
+    def _on_read(self, error: BaseException | None) -> None:
+        if error is not None:
+            # The next look meets the same fault on the loop and answers with its code.
+            self._cold_lookups = COLD_LOOKUPS_MAX + 1
+        self.look_again()
 
     # Ending
 

@@ -102,6 +102,8 @@ class Acknowledging:
         """Apply them. `on_all` is called when the last one is answered, and not before this returns."""
         self.pending = 1
         for topic_id, index, batches in asked:
+            if not batches:
+                continue
             name = topic_id, index
             try:
                 checked = checked_batches(batches, is_renewal=is_renewal)

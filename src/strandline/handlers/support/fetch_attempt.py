@@ -8,7 +8,6 @@ hold, and then the attempt starts again. `follower_fetch` has what is different 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import ClassVar, Final
 
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
@@ -17,11 +16,11 @@ from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
+from strandline.handlers.support.cold_reads import ColdReads
 from strandline.handlers.support.context import BrokerServices, Exchange
-from strandline.log.segment.aborted_transactions import aborted_in, aborted_segments
+from strandline.log.segment.aborted_transactions import aborted_in
 from strandline.log.segment.log_slice import LogSlice
-from strandline.log.segment.read_verification import PIECE_BYTES, check_ahead
-from strandline.log.segment.segment import ColdRead, Segment
+from strandline.log.segment.segment import ColdRead
 from strandline.partition.epochs import divergence
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
@@ -31,8 +30,6 @@ API_KEY: Final = 1
 READ_COMMITTED: Final = 1
 COLD_LOOKUPS_MAX: Final = 8
 """Look-ups in a thread before an attempt stops fearing to block; memory may be so short that pages go at once."""
-CHECKED_AHEAD_BYTES: Final = 1024 * 1024
-"""What a thread checks for one reader of one partition at a time, at most."""
 FOLLOWERS_SERVE_FROM: Final = 11
 """From this version on consumers know that a follower may answer (KIP-392); older ones are sent to the leader."""
 
@@ -253,39 +250,18 @@ class FetchAttempt:
         """Have a thread read the cold part of an index or log into the page cache, and check what was not read since it
         was opened; then look again."""
         self._cold_lookups += 1
-        jobs: list[tuple[Segment, int]] = []
-        indexes: list[Segment] = []
+        cold = ColdReads()
         for entry in list(self.session.entries.values() if self.is_full else self.session.news.values()):
             partition = entry.partition
             if partition is not None and partition.log.failure is None:
-                segment = partition.log.segment_of(entry.fetch_offset)
-                if segment is not None:
-                    segment.retain()
-                    jobs.append((segment, entry.fetch_offset))
-                if self.isolation_level == READ_COMMITTED:
-                    for segment in aborted_segments(partition.log, entry.fetch_offset):
-                        segment.retain()
-                        indexes.append(segment)
+                cold.add(partition.log, entry.fetch_offset, with_aborted=self.isolation_level == READ_COMMITTED)
+        cold.begin(self.node.runtime, self.size_bytes_max, self._on_read)
 
-        ahead = max(PIECE_BYTES, min(CHECKED_AHEAD_BYTES, self.size_bytes_max // max(1, len(jobs))))
-
-        def warm() -> None:
-            for segment, offset in jobs:
-                # The segment remembers the damage, and the next look answers with it.
-                with suppress(DamagedRecords):
-                    check_ahead(segment, offset, ahead)
-            for segment in indexes:
-                segment.load_transaction_index(may_block=True)
-
-        def done(_: None, error: BaseException | None) -> None:
-            for segment in (*(segment for segment, _ in jobs), *indexes):
-                segment.release()
-            if error is not None:
-                # The next look meets the same fault on the loop and answers with its code.
-                self._cold_lookups = COLD_LOOKUPS_MAX + 1
-            self.maybe_look()
-
-        self.node.runtime.in_thread(warm, done)
+    def _on_read(self, error: BaseException | None) -> None:
+        if error is not None:
+            # The next look meets the same fault on the loop and answers with its code.
+            self._cold_lookups = COLD_LOOKUPS_MAX + 1
+        self.maybe_look()
 
     # Ending
 

@@ -135,8 +135,8 @@ def delete_offsets(found: Group | None, event: DeleteShareOffsets, step: StepCon
         if facts is None:
             answered.error_code, answered.error_message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_PARTITION
             continue
-        answered.topic_id = facts.id
         if facts.id in group.initialized or facts.id in group.deleting:
+            answered.topic_id = facts.id
             doomed[facts.id] = None
         else:
             answered.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -323,7 +323,7 @@ class SharePartition:
         Writes may be stored in another order, or some of them not at all. So each start offset that is sent is above
         all that were sent before, and holds even if no other write is stored.
         """
-        start_offset, moved = self.start_offset, 0
+        start_offset, passed = self.start_offset, 0
         if self._is_start_stored:
             for found in self.ranges.ranges:
                 if found.state not in DONE or (found.change is not None and found.change is not change):
@@ -333,8 +333,19 @@ class SharePartition:
                 self._sent_start = start_offset
             else:
                 start_offset = NO_START_OFFSET
-            moved = max(0, start_offset - self.start_offset)
-        return StateWrite(start_offset, self.done_count - moved, joined(batches, start_offset))
+            # Those below a start offset that was sent before are not counted either, because it may be stored first.
+            passed = self._done_below(self._sent_start)
+        return StateWrite(start_offset, self.done_count - passed, joined(batches, start_offset))
+
+    def _done_below(self, offset: int) -> int:
+        """Return how many of the offsets below one are done, from the start offset on."""
+        count = 0
+        for found in self.ranges.ranges:
+            if found.first >= offset:
+                break
+            if found.state in DONE:
+                count += min(found.last + 1, offset) - found.first
+        return count
 
     def on_stored(self, write: StateWrite) -> None:
         """Learn that a write was stored."""
