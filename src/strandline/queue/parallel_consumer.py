@@ -8,7 +8,6 @@ One thread has the consumer, hands records to handlers and commits; handlers run
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,12 +15,12 @@ from concurrent.futures import Future
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
-from queue import Empty, SimpleQueue
-from types import TracebackType
+from queue import Empty
 from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from strandline.queue.background_work import BackgroundWork
 from strandline.queue.handler_pool import HandlerPool, failure_of
 from strandline.queue.key_queues import KeyQueues
 from strandline.queue.partition_progress import NO_OFFSET, PartitionProgress
@@ -60,7 +59,7 @@ class _Work:
         self.future: Future[object] | None = None
 
 
-class ParallelConsumer:
+class ParallelConsumer(BackgroundWork[_Work]):
     """A consumer whose handlers run in parallel. `parallel` makes one."""
 
     def __init__(
@@ -75,6 +74,7 @@ class ParallelConsumer:
         on_poison: OnPoison | None,
         grace_s: float,
     ) -> None:
+        super().__init__("parallel consumer")
         self._consumer = Consumer(
             {
                 **settings,
@@ -99,12 +99,8 @@ class ParallelConsumer:
         self._delayed: list[tuple[float, int, _Work]] = []
         """Work that is tried again at a time, as a heap. Its key waits for it."""
         self._numbers = count()
-        self._done: SimpleQueue[_Work | None] = SimpleQueue()
         self._is_paused = False
         self._commit_s = 0.0
-        self._is_stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
 
     # Starting and stopping
 
@@ -122,35 +118,6 @@ class ParallelConsumer:
             self._pool.close()
             self._progress.clear()
             self._consumer.close()
-
-    def start(self) -> ParallelConsumer:
-        """Work on a thread of its own until `stop`."""
-        self._thread = threading.Thread(target=self._run_kept, name="parallel consumer", daemon=True)
-        self._thread.start()
-        return self
-
-    def stop(self) -> None:
-        """Finish what runs, commit, leave the group, and return. Raises what ended the work, if it failed."""
-        self._is_stopping.set()
-        self._done.put(None)
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
-            if self._failure is not None:
-                raise self._failure
-
-    def __enter__(self) -> ParallelConsumer:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
-    def _run_kept(self) -> None:
-        try:
-            self.run()
-        except BaseException as error:
-            log.exception("parallel consumer ended")
-            self._failure = error
 
     # The loop
 

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from queue import Empty, SimpleQueue
-from types import FrameType, TracebackType
+from queue import Empty
+from types import FrameType
 from typing import Any, Final
 
 from strandline.client.group_settings import set_group_settings
@@ -25,6 +25,7 @@ from strandline.client.security import PLAINTEXT, ClientSecurity
 from strandline.client.share_consumer import ShareConsumer
 from strandline.client.share_session import SharedRecord
 from strandline.client.shared_records import ACCEPT, REJECT, RELEASE
+from strandline.queue.background_work import BackgroundWork
 from strandline.queue.handler_pool import HandlerPool, failure_of
 from strandline.queue.tasks import Handler, QueueTask, Reject, Retry
 
@@ -66,7 +67,7 @@ class _Held:
         self.future: Future[object] | None = None
 
 
-class QueueWorker:
+class QueueWorker(BackgroundWork[SharedRecord]):
     """One member of a share group that runs a handler for each task. `worker` makes one."""
 
     def __init__(
@@ -81,6 +82,7 @@ class QueueWorker:
         timeout_s: float,
         grace_s: float,
     ) -> None:
+        super().__init__("queue worker")
         self.counts = WorkerCounts()
         self._consumer = consumer
         self._pool = HandlerPool(handler, concurrency)
@@ -97,11 +99,6 @@ class QueueWorker:
         self._running: dict[SharedRecord, _Held] = {}
         self._abandoned: list[Future[object]] = []
         """Handlers that still run although their task was released."""
-        self._done: SimpleQueue[SharedRecord | None] = SimpleQueue()
-        """Tasks whose handler has ended; None wakes the loop."""
-        self._is_stopping = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._failure: BaseException | None = None
 
     @property
     def member_id(self) -> str:
@@ -127,46 +124,11 @@ class QueueWorker:
             for number, before in former.items():
                 signal.signal(number, before)
 
-    def start(self) -> QueueWorker:
-        """Work on a thread of its own until `stop`."""
-        self._thread = threading.Thread(target=self._work_kept, name="queue worker", daemon=True)
-        self._thread.start()
-        return self
-
-    def stop(self, *, wait: bool = True) -> None:
-        """Finish or release what is held, and leave the group. Raises what ended the work, if it failed.
-
-        Without `wait` it only begins; so several workers can stop at a time. Call it again to wait.
-        """
-        self._is_stopping.set()
-        self._done.put(None)
-        if not wait:
-            return
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
-            if self._failure is not None:
-                raise self._failure
-
-    def __enter__(self) -> QueueWorker:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.stop()
-
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         log.info("worker stops: signal %s", number)
-        self._is_stopping.set()
-        self._done.put(None)
+        self.stop(wait=False)
 
     # The loop
-
-    def _work_kept(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:
-            log.exception("worker ended")
-            self._failure = error
 
     def _work(self) -> None:
         try:
