@@ -111,6 +111,7 @@ def test_another_aggregate_does_not_go_on_over_the_old_state(ground: Ground) -> 
     assert totals(ground) == [110, 115]
 
 
+@pytest.mark.slow
 def test_what_is_accepted_goes_on_and_is_not_asked_again(ground: Ground) -> None:
     file = ground.write(SHOP)
     ground.once(file)
@@ -143,6 +144,7 @@ def test_a_changed_filter_and_a_comment_run_on(ground: Ground) -> None:
     assert totals(ground) == [110, 330]
 
 
+@pytest.mark.slow
 def test_a_dataset_that_comes_back_is_not_begun_anew(ground: Ground) -> None:
     file = ground.write(SHOP + LARGE)
     runner = ground.once(file)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +68,20 @@ def test_a_node_that_was_killed_is_not_taken_for_running(tmp_path: Path) -> None
         killed.node.kill()
         assert (tmp_path / "node.json").exists()
         assert running_node(tmp_path) is None
+
+
+@pytest.mark.slow
+def test_a_node_that_answers_late_is_not_taken_for_gone(tmp_path: Path) -> None:
+    with find_ground(None, home=tmp_path) as first:
+        bootstrap = first.wait_ready()
+        assert first.node is not None
+        os.kill(first.node.pid, signal.SIGSTOP)
+        going_on = threading.Timer(6, os.kill, (first.node.pid, signal.SIGCONT))
+        going_on.start()
+        try:
+            assert running_node(tmp_path) == bootstrap
+        finally:
+            going_on.join()
 
 
 def test_a_directory_in_use_is_told_in_a_sentence(tmp_path: Path) -> None:

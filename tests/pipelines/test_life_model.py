@@ -64,7 +64,7 @@ def totals(orders):
 def large(orders):
     return orders.at_least({least})
 """
-GONE: Final = r"deleted and made again|are lost \(|is lost \("
+GONE: Final = r"deleted and made again|was deleted since, so its state cannot be rebuilt|are lost \(|is lost \("
 SWITCHING: Final = (Phase.SWITCHING, Phase.SWITCHING_BACK)
 
 Order = dict[str, Any]

@@ -309,7 +309,7 @@ def test_code_of_functions_counts(planned: Planned, dataset: str, old: str, new:
 PRINTED = """
 import json, sys
 import strandline.spark
-from strandline.pipelines import compiling
+from strandline.pipelines.run import compiling
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.versions.version_handle import datasets_of
 

@@ -217,6 +217,7 @@ def test_a_version_that_fails_leaves_the_old_one_as_it_is(
     assert topics_of(shop) == {"-orders", "-large", "-totals"}
 
 
+@pytest.mark.slow
 def test_a_rebuild_takes_over_from_a_run_and_only_one_is_done_at_a_time(
     spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ def orders() -> Orders:
     return Orders(random.randrange(1 << 32))
 
 
+@pytest.mark.slow
 def test_lost_checkpoints_are_made_anew(shop: Shop, orders: Orders) -> None:
     shop.feed(orders.more(150))
     shop.run(*ALL)

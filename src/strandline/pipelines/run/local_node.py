@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final, Self
 
+from strandline.client.addresses import parse_address
+from strandline.client.bootstrap_probe import knock
 from strandline.client.security import librdkafka_of
 from strandline.errors import WorldError
 from strandline.local.embedded_broker import EmbeddedBroker
@@ -29,7 +31,8 @@ from strandline.pipelines.run.stages import in_background
 HOME: Final = Path(".strandline")
 PORT_DEFAULT: Final = 9092
 READY_TIMEOUT_S: Final = 120.0
-ANSWER_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 30.0
+"""For a node that listens: on a busy machine it may need seconds, and a command must not take another one for it."""
 ID_TIMEOUT_S: Final = 15.0
 
 PROPERTIES: Final = {
@@ -141,12 +144,11 @@ def running_node(home: Path = HOME) -> str | None:
         told = json.loads((home / "node.json").read_text())
         bootstrap, pid = str(told["bootstrap"]), int(told["pid"])
         os.kill(pid, 0)
+        server = parse_address(bootstrap)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    kafka = import_module("confluent_kafka")
-    try:
-        admin_of(bootstrap).list_topics(timeout=ANSWER_TIMEOUT_S)
-    except kafka.KafkaException:
+    # The process may be another one, with the id of a node that was killed.
+    if server is None or knock([server], ANSWER_TIMEOUT_S):
         return None
     return bootstrap
 
