@@ -41,6 +41,8 @@ LOCAL_DEFAULTS: Final = {
     # A laptop's name often resolves to an address of a network that it has left.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # Over loopback each turn of a Python worker waits 40 ms for TCP: small writes meet delayed acknowledgements.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 
 
