@@ -19,6 +19,7 @@ import shutil
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,11 +31,19 @@ DIRECTIVES: Final = {
     # These modules work on what strangers sent: bounds and overflows stay checked, with Python's errors.
     "boundscheck": True,
     "overflowcheck": True,
+    # What is used before it is set is an AttributeError as in plain Python, and does not end the process.
+    "nonecheck": True,
     # The types come from the .pxd files; the annotations are for mypy and would mean Python objects here.
     "annotation_typing": False,
 }
 LOOPS: Final = ("strandline.codec.columns.", "strandline.schemas.arrow.")
-LOOP_DIRECTIVES: Final = {**DIRECTIVES, "overflowcheck": False, "wraparound": False, "initializedcheck": False}
+LOOP_DIRECTIVES: Final = {
+    **DIRECTIVES,
+    "overflowcheck": False,
+    "nonecheck": False,
+    "wraparound": False,
+    "initializedcheck": False,
+}
 """For the loops over records and values. They index from the front; their arithmetic is meant to wrap as C's does."""
 
 
@@ -92,8 +101,8 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def compile_all(directory: Path) -> dict[str, Path]:
-    """Compile the modules within `directory` and return the path of each extension by the name of its module."""
+def compile_all(directory: Path, wanted: Collection[str] = MODULES.keys()) -> dict[str, Path]:
+    """Compile modules within `directory` and return the path of each extension by the name of its module."""
     try:
         from Cython.Build import cythonize
         from setuptools import Distribution, Extension  # type: ignore[import-untyped]
@@ -115,13 +124,15 @@ def compile_all(directory: Path) -> dict[str, Path]:
     os.chdir(directory)
     try:
         loops = [name for name in MODULES if name.startswith(LOOPS)]
+        others = sorted({*MODULES} - {*loops})
         extensions = [
             extension
-            for names, directives in ((loops, LOOP_DIRECTIVES), (sorted({*MODULES} - {*loops}), DIRECTIVES))
+            for names, directives in ((loops, LOOP_DIRECTIVES), (others, DIRECTIVES))
             for extension in cythonize(  # type: ignore[no-untyped-call]
                 [
                     Extension(name, [str(_file(name, MODULES[name][0]))], extra_compile_args=["-O2", "-g0", "-w"])
                     for name in names
+                    if name in wanted
                 ],
                 compiler_directives=directives,
                 quiet=True,
@@ -140,7 +151,7 @@ def compile_all(directory: Path) -> dict[str, Path]:
     finally:
         os.chdir(working_directory)
     extension_suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    return {name: directory / "lib" / _file(name, extension_suffix) for name in MODULES}
+    return {name: directory / "lib" / _file(name, extension_suffix) for name in wanted}
 
 
 def put_beside_source(extensions: dict[str, Path]) -> None:
@@ -153,9 +164,10 @@ def put_beside_source(extensions: dict[str, Path]) -> None:
 
 
 def main() -> int:
+    """Compile the modules that the command line names, or all of them, and put them beside their texts."""
     with tempfile.TemporaryDirectory() as directory:
         try:
-            extensions = compile_all(Path(directory))
+            extensions = compile_all(Path(directory), sys.argv[1:] or MODULES.keys())
         except CannotCompile as error:
             print(f"not compiled, the plain twins are used: {error}", file=sys.stderr)
             return 1

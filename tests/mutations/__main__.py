@@ -23,6 +23,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("names", nargs="*", help="only patches whose name contains one of these")
     parser.add_argument("--check", action="store_true", help="only see whether each patch applies")
+    parser.add_argument(
+        "--compiled", action="store_true", help="only bugs in modules with a compiled twin, compiled with the bug"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
     return parser.parse_args()
 
@@ -37,6 +40,8 @@ def main() -> int:
     except BadPatch as reason:
         console.print(str(reason), style="red", markup=False)
         return 2
+    if options.compiled:
+        bugs = [bug for bug in bugs if scratch.compiled_modules(bug.files)]
     if not bugs:
         console.print("There is no such patch.")
         return 2
@@ -44,12 +49,12 @@ def main() -> int:
     def say(line: str) -> None:
         console.print(line, style="dim", markup=False, highlight=False)
 
-    verdicts = judge(bugs, jobs=options.jobs, say=say)
+    verdicts = judge(bugs, jobs=options.jobs, say=say, is_compiled=options.compiled)
     console.print(_table(verdicts))
     caught = sum(verdict.is_caught for verdict in verdicts)
     console.print(f"{caught} of {len(verdicts)} planted bugs were caught.")
     if not options.names:
-        path = _save(verdicts)
+        path = _save(verdicts, "mutations-compiled.json" if options.compiled else "mutations.json")
         console.print(f"written: {path.relative_to(scratch.ROOT)}")
     return 0 if caught == len(verdicts) else 1
 
@@ -78,7 +83,7 @@ def _table(verdicts: list[Verdict]) -> Table:
     return shown
 
 
-def _save(verdicts: list[Verdict]) -> Path:
+def _save(verdicts: list[Verdict], name: str) -> Path:
     now = datetime.now(UTC)
     rows = [
         {
@@ -92,7 +97,7 @@ def _save(verdicts: list[Verdict]) -> Path:
         for verdict in verdicts
     ]
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / "mutations.json"
+    path = RESULTS / name
     content = {"date": now.isoformat(timespec="seconds"), "caught": sum(v.is_caught for v in verdicts), "rows": rows}
     path.write_text(json.dumps(content, indent=1) + "\n")
     return path

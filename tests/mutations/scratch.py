@@ -12,8 +12,11 @@ from pathlib import Path
 
 from tests.mutations.planted import BadPatch
 
+from strandline import _twins
+
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("src", "tests", "bench", "tools", "pyproject.toml")
+COPIED = ("src", "tests", "bench", "tools", "pyproject.toml", "hatch_build.py")
+IS_COMPILED = "import strandline; from strandline import _twins; assert _twins.is_compiled(), 'plain twins are used'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +40,13 @@ def files_of(root: Path) -> list[str]:
     return [name for name in listed if name and (root / name).is_file()]
 
 
-def copy(to: Path, root: Path = ROOT) -> None:
-    """Copies what a test run needs; a file that somebody removes meanwhile is left out."""
-    for name in files_of(root):
+def copy(to: Path, root: Path = ROOT, *, is_compiled: bool = False) -> None:
+    """Copies what a test run needs; a file that somebody removes meanwhile is left out.
+
+    With `is_compiled` also the extensions, behind the texts: one that is older than its text is not used.
+    """
+    extensions = [str(each.relative_to(root)) for each in root.glob("src/**/*.so")] if is_compiled else []
+    for name in (*files_of(root), *extensions):
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -58,6 +65,22 @@ def apply(patch: Path, tree: Path, *, check: bool = False) -> None:
     )
     if done.returncode != 0:
         raise BadPatch(f"{patch.name} no longer applies; make it again with `git diff`: {done.stderr.strip()}")
+
+
+def compile_changed(files: tuple[str, ...], tree: Path) -> Run | None:
+    """Compiles what a patch changed; None if the copy runs on its extensions then, else the command that failed."""
+    changed = compiled_modules(files)
+    check = ("python", "-c", IS_COMPILED)
+    commands = [("python", "hatch_build.py", *changed), check] if changed else [check]
+    return next((done for each in commands if (done := run(each, tree, timeout_s=300)).status != 0), None)
+
+
+def compiled_modules(files: tuple[str, ...]) -> list[str]:
+    """Returns the modules among some files that have a compiled twin."""
+    names = {
+        f"src/{_twins.PACKAGE}/{name.replace('.', '/')}.py": f"{_twins.PACKAGE}.{name}" for name in _twins.COMPILED
+    }
+    return [names[each] for each in files if each in names]
 
 
 def run(command: tuple[str, ...], tree: Path, *, timeout_s: float) -> Run:

@@ -48,18 +48,23 @@ class Verdict:
 
 
 def judge(
-    bugs: Sequence[Planted], *, jobs: int, say: Callable[[str], None], root: Path = scratch.ROOT
+    bugs: Sequence[Planted],
+    *,
+    jobs: int,
+    say: Callable[[str], None],
+    root: Path = scratch.ROOT,
+    is_compiled: bool = False,
 ) -> list[Verdict]:
     """Every catcher once on the tree as it is, then every bug in a copy of its own."""
     with tempfile.TemporaryDirectory(prefix="strandline-mutations-") as name, ThreadPoolExecutor(jobs) as pool:
         pristine = Path(name) / "pristine"
-        scratch.copy(pristine, root)
+        scratch.copy(pristine, root, is_compiled=is_compiled)
         unsound = _unsound_catchers(bugs, pristine, pool, say)
 
         def plant(bug: Planted) -> Verdict:
             tree = Path(name) / bug.name
             shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
-            verdict = _judge_one(bug, tree, unsound)
+            verdict = _judge_one(bug, tree, unsound, is_compiled=is_compiled)
             shutil.rmtree(tree)
             say(f"{verdict.outcome:9} {bug.name}: {verdict.evidence}")
             return verdict
@@ -83,7 +88,7 @@ def _unsound_catchers(
     return unsound
 
 
-def _judge_one(bug: Planted, tree: Path, unsound: dict[tuple[str, ...], str]) -> Verdict:
+def _judge_one(bug: Planted, tree: Path, unsound: dict[tuple[str, ...], str], *, is_compiled: bool = False) -> Verdict:
     started = time.perf_counter()
 
     def verdict(outcome: Outcome, evidence: str) -> Verdict:
@@ -96,6 +101,8 @@ def _judge_one(bug: Planted, tree: Path, unsound: dict[tuple[str, ...], str]) ->
         scratch.apply(bug.path, tree)
     except BadPatch as reason:
         return verdict(Outcome.STALE, str(reason))
+    if is_compiled and (failed := scratch.compile_changed(bug.files, tree)) is not None:
+        return verdict(Outcome.BROKE, f"{' '.join(failed.command)}: {last_words(failed.output)}")
     broke = ""
     for catcher in bug.catchers:
         done = scratch.run(catcher, tree, timeout_s=bug.timeout_s)
