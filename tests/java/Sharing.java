@@ -2,8 +2,10 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
@@ -15,6 +17,7 @@ final class Sharing implements AutoCloseable {
     private final String bootstrap;
     private final Map<Integer, KafkaShareConsumer<byte[], byte[]>> consumers = new HashMap<>();
     private final Map<Integer, List<ConsumerRecord<byte[], byte[]>>> polled = new HashMap<>();
+    private final Set<Integer> renewing = new HashSet<>();
     private int opened;
 
     Sharing(String bootstrap) {
@@ -63,12 +66,15 @@ final class Sharing implements AutoCloseable {
         return found;
     }
 
-    /** Acknowledges records of the last poll: "types" has a letter for each, as accept, release, reject, renew. */
+    /** Acknowledges records of the last poll: "types" has a letter for each, as accept, release, reject, renew; "-" for none. */
     private Object acknowledge(JsonNode request) {
         String types = request.get("types").asText();
         List<ConsumerRecord<byte[], byte[]>> records = polled.get(request.get("consumer").asInt());
         for (int at = 0; at < records.size(); at++) {
             char letter = types.charAt(Math.min(at, types.length() - 1));
+            if (letter == '-') {
+                continue;
+            }
             AcknowledgeType type = switch (letter) {
                 case 'a' -> AcknowledgeType.ACCEPT;
                 case 'l' -> AcknowledgeType.RELEASE;
@@ -76,15 +82,23 @@ final class Sharing implements AutoCloseable {
                 default -> AcknowledgeType.RENEW;
             };
             of(request).acknowledge(records.get(at), type);
+            if (type == AcknowledgeType.RENEW) {
+                renewing.add(request.get("consumer").asInt());
+            }
         }
         return null;
     }
 
-    /** Returns the error of each partition, or null. */
+    /** Returns the error of each partition, or null. Renewed records are polled again: only then can they be acknowledged. */
     private Object commit(JsonNode request) {
         Map<String, Object> outcome = new HashMap<>();
         of(request).commitSync().forEach((TopicIdPartition place, java.util.Optional<org.apache.kafka.common.KafkaException> error) ->
             outcome.put(place.topic() + "-" + place.partition(), error.map(Throwable::toString).orElse(null)));
+        if (renewing.remove(request.get("consumer").asInt())) {
+            List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>();
+            of(request).poll(Duration.ofSeconds(10)).forEach(records::add);
+            polled.put(request.get("consumer").asInt(), records);
+        }
         return outcome;
     }
 
