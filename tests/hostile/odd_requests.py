@@ -92,7 +92,7 @@ def odd_message(route: Route, version: int, rng: random.Random) -> Message:
             message.acks = rng.choice((-1, 1, 7, -2))
             if rng.random() < 0.8:
                 message.transactional_id = None
-        case "Fetch":
+        case "Fetch" | "ShareFetch":
             message.max_wait_ms = rng.choice(WAITS_MS)
         case "CreateTopics":
             for topic in message.topics:
@@ -158,7 +158,7 @@ def damages(body: bytes, rng: random.Random, *, samples: int) -> Iterator[bytes]
 
 def may_wait(route: Route, version: int, body: bytes) -> bool:
     """Whether damage made of a request a sound one that is answered late, at great length, or not at all."""
-    if route.name not in ("Produce", "Fetch", "CreateTopics", "CreatePartitions", "JoinGroup"):
+    if route.name not in ("Produce", "Fetch", "ShareFetch", "CreateTopics", "CreatePartitions", "JoinGroup"):
         return False
     message: Any
     try:
@@ -168,7 +168,7 @@ def may_wait(route: Route, version: int, body: bytes) -> bool:
     match route.name:
         case "Produce":
             return bool(message.acks == 0)
-        case "Fetch":
+        case "Fetch" | "ShareFetch":
             return bool(message.max_wait_ms > 100)
         case "CreateTopics":
             return any(topic.num_partitions > 10 for topic in message.topics)
