@@ -23,7 +23,13 @@ CACHE = Path(__file__).resolve().parent.parent / ".cache" / "bench"
 ASYNC_FLUSH = {"flush.mode": "async"}
 
 
-_ServerT = TypeVar("_ServerT", bound=Server)
+class Contender(Protocol):
+    """What takes turns. `name` is its column in the report."""
+
+    name: str
+
+
+_ContenderT = TypeVar("_ContenderT", bound=Contender)
 
 
 class Starter(Protocol):
@@ -195,8 +201,8 @@ class Stage:
 
     def take_turns(
         self,
-        brokers: Sequence[_ServerT],
-        work: Callable[[_ServerT], dict[str, float]],
+        brokers: Sequence[_ContenderT],
+        work: Callable[[_ContenderT], dict[str, float]],
         *,
         rounds: int | None = None,
         warm_rounds: int | None = None,

@@ -1,6 +1,7 @@
 """One-record requests of 32 users, with 10,000 ACLs for 1,000 principals and without an authorizer.
 
-Both kinds of broker take their turns in the same rounds. The users log in by SASL PLAIN in either case.
+Both kinds of broker take their turns in the same rounds. The users log in by SASL PLAIN in either case. Then brokers
+start again on 100,000 ACLs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from strandline.codec.messages.create_acls_response import CreateAclsResponse
 NAME = "acls"
 SUMMARY = "one-record requests with 10,000 ACLs for 1,000 principals, beside no authorizer"
 PRINCIPALS = 1_000
+LOADED_PRINCIPALS = 10_000
 ACLS_EACH = 10
 ACLS_PER_REQUEST = 1_000
 TOPIC, LITERAL, PREFIXED, WRITE, ALLOW = 2, 3, 4, 4, 3
@@ -71,7 +73,30 @@ def run(stage: Stage) -> list[Figure]:
         ]
     beside = [load_s[KAFKA]] if KAFKA in load_s else []
     figures.append(Figure("10,000 ACLs created", "s", [load_s[STRANDLINE]], beside, target=at_most(3.0)))
+    started_s = {name: start_times(stage, name) for name in stage.starters()}
+    for at, words in enumerate(("start with 100,000 ACLs", "of that beyond a start without ACLs")):
+        beside = [started_s[KAFKA][at]] if KAFKA in started_s else []
+        figures.append(Figure(words, "s", [started_s[STRANDLINE][at]], beside, target=at_most(3.0) if at else None))
     return figures
+
+
+def start_times(stage: Stage, name: str) -> tuple[float, float]:
+    """Return how long a broker with 100,000 ACLs takes to start again, and how much longer than without them."""
+    users = [f"u{number:05}" for number in range(stage.scaled(LOADED_PRINCIPALS, 100))]
+    broker = stage.start(name, settings=ASYNC_FLUSH, both=AUTHORIZER)
+    try:
+        times_s = []
+        for has_rules in (False, True):
+            if has_rules:
+                create_acls(broker, users)
+            broker.stop()
+            began = time.perf_counter()
+            broker = broker.started_again()
+            times_s.append(time.perf_counter() - began)
+    finally:
+        stage.discard(broker)
+    without_s, with_s = times_s
+    return with_s, with_s - without_s
 
 
 def create_acls(broker: Broker, users: list[str]) -> float:
