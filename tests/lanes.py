@@ -26,9 +26,9 @@ SPARK: Final = (
 )
 """Directories with tests that need Spark, and wait for it more than they work: each lane has one session."""
 NAMED: Final = (
-    (*SPARK[0], "registry", "services"),
-    (*SPARK[1], "clients", "crash", "hostile"),
-    ("unit", "simulation", "clients/groups", "fuzz", "interop", "tidy", "queues", "chaos"),
+    (*SPARK[0], "registry", "services", "differential"),
+    (*SPARK[1], "clients", "crash", "hostile", "chaos"),
+    ("unit", "simulation", "clients/groups", "fuzz", "interop", "tidy", "queues"),
 )
 """The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
 made."""

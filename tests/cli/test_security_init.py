@@ -157,6 +157,7 @@ def test_dev_is_secured_in_one_word(lonely_cli: CommandLine) -> None:
     assert not Path(told["command_config"]).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.lengthy("three nodes start, and one of them twice")
 def test_a_cluster_of_dev_is_secured_in_one_word(lonely_cli: CommandLine, tmp_path: Path) -> None:
     data = tmp_path / "data"
