@@ -46,7 +46,8 @@ TRAPS: dict[str, Trap] = {
     "share-poison": Trap(
         "a record that kills its consumers takes the records beside it to the delivery limit",
         "KIP-932, KAFKA-19903",
-        "records that were delivered often come in ever smaller parts, and at last alone",
+        "the first record under a lock that timed out comes alone, and records that were delivered often come in ever "
+        "smaller parts",
     ),
     "share-dead-letters": Trap(
         "a record that a share group gave up has two copies in the dead-letter topic, or none",

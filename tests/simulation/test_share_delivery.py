@@ -107,6 +107,22 @@ def test_a_lock_that_times_out_frees_its_records_until_the_limit(ground: tuple[P
     assert kept.start_offset == 1, "archived, because it was delivered five times"
 
 
+def test_a_record_at_which_workers_hang_delays_its_neighbours_by_one_lock(ground: tuple[Play, MemoryPersister]) -> None:
+    play, _ = ground
+    write(play, 6)
+    ann, bob = worker(play), worker(play, "bob")
+    assert ann.poll() == [(0, 5, 1)]
+    assert ann.acknowledge((0, 1, [ACCEPT])) is ErrorCode.NONE
+    play.rest(LOCK_S + 1)  # ann hangs at the third.
+    assert ann.poll() == [(2, 2, 2)]
+    assert bob.poll() == [(3, 5, 2)]
+    assert bob.acknowledge((3, 5, [ACCEPT])) is ErrorCode.NONE
+    write(play, 2)
+    play.rest(LOCK_S + 1)
+    assert ann.poll() == [(2, 2, 3)], "nor does it come with new ones"
+    assert bob.poll() == [(6, 7, 1)]
+
+
 def test_a_renewed_lock_lasts(ground: tuple[Play, MemoryPersister]) -> None:
     play, persister = ground
     write(play, 2)

@@ -176,22 +176,22 @@ def killed(stage: ShareStage) -> None:
 def lock(stage: ShareStage) -> None:
     """What a member holds that hangs goes to another one when the lock is over; its late acknowledgement is refused."""
     stage.set_group({"share.record.lock.duration.ms": f"{LOCK_MS}"})
-    stage.write("one", "two")
+    stage.write("one")
     ann = stage.member()
-    assert deliveries(ann.poll_some()) == [("one", 1), ("two", 1)]
+    assert deliveries(ann.poll_some()) == [("one", 1)]
     ann.program.pause()
     # The lock of the next holder is long enough for a busy machine.
     stage.set_group({"share.record.lock.duration.ms": f"{LONG_LOCK_MS}"})
     bob = stage.member()
-    assert deliveries(bob.poll_some()) == [("one", 2), ("two", 2)]
+    assert deliveries(bob.poll_some()) == [("one", 2)]
     ann.program.resume()
     ann.acknowledge("a")
-    # Before bob accepts them: what is wrong with records that are done is not said, on Kafka neither.
+    # Before bob accepts it: what is wrong with records that are done is not said, on Kafka neither.
     (error,) = ann.commit().values()
     assert error is not None
     assert "INVALID_RECORD_STATE" in error.upper() or "InvalidRecordState" in error, error
     bob.settle("l")
-    assert deliveries(bob.poll_some()) == [("one", 3), ("two", 3)]
+    assert deliveries(bob.poll_some()) == [("one", 3)]
     bob.settle("a")
     assert ann.is_idle()
     assert bob.is_idle()

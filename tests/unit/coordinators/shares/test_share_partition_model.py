@@ -71,6 +71,9 @@ class Record:
     count: int = 0
     member: str = ""
     deadline: float = 0.0
+    lock: int = 0
+    """Which request acquired or renewed it last."""
+    is_suspect: bool = False
     change: StateChange | None = None
 
 
@@ -115,6 +118,8 @@ class Deliveries:
         """Offsets whose acceptance was stored."""
         self.dead: list[DeadRange] = []
         """Dead letters whose copy is not committed."""
+        self.lock = 0
+        """Requests that took locks."""
 
     def step(self) -> None:
         rng = self.rng
@@ -189,15 +194,19 @@ class Deliveries:
         for hole in range(end_before, self.share.end_offset):
             self.records[hole] = Record(ARCHIVED if hole < read[0][0] else AVAILABLE)
         count = 0
+        self.lock += 1
+        has_suspect = any(self.records[each].is_suspect for first, last, _ in taken for each in range(first, last + 1))
         for first, last, delivery_count in taken:
             assert last <= read[-1][1]
             for each in range(first, last + 1):
                 record = self.records[each]
                 assert self.is_available(each), f"{each} was given twice"
                 record.state, record.member, record.deadline = ACQUIRED, member, self.now + LOCK_S
+                record.lock, record.is_suspect = self.lock, False
                 record.count += 1
                 assert record.count == delivery_count <= self.settings.delivery_count_limit
                 count += 1
+        assert count == 1 or not has_suspect, "a suspect did not come alone"
         if is_strict:
             assert count <= records_max
         assert [each[0] for each in taken] == sorted(each[0] for each in taken)
@@ -251,13 +260,14 @@ class Deliveries:
                 self.share.acknowledge(member, [batch], self.now, self.settings)
             return
         change = self.share.acknowledge(member, [batch], self.now, self.settings)
+        self.lock += 1
         for each in wanted:
             record = self.records[each]
             if record.state != ACQUIRED:
                 continue
             of_offset = kinds[0] if len(kinds) == 1 else kinds[each - first]
             if of_offset == RENEW:
-                record.deadline = self.now + LOCK_S
+                record.deadline, record.lock = self.now + LOCK_S, self.lock
             else:
                 target = self.settings.undelivered_state if of_offset == REJECT else TARGETS[of_offset]
                 self.change(record, target, change)
@@ -315,11 +325,15 @@ class Deliveries:
 
     def pass_time(self, by: float, *, is_stored: bool) -> None:
         self.now += by
-        late = [each for each in self.records.values() if each.state == ACQUIRED and each.deadline <= self.now]
+        ordered = [record for _, record in sorted(self.records.items())]
+        late = [each for each in ordered if each.state == ACQUIRED and each.deadline <= self.now]
         write = self.share.expire(self.now, self.settings)
         assert (write is not None) == bool(late)
+        locks = set()
         for record in late:
             self.time_out(record)
+            record.is_suspect = record.state == AVAILABLE and record.lock not in locks
+            locks.add(record.lock)
         if write is not None and is_stored and not self.pending:
             self.store(write.start_offset, write.batches)
             self.share.on_stored(write)
@@ -374,6 +388,7 @@ class Deliveries:
                 state = ARCHIVED if each.state == 5 else each.state
                 assert (state, each.count) == (record.state, record.count) or (state in DONE and state == record.state)
                 assert each.change is record.change
+                assert each.is_suspect == record.is_suspect or state != AVAILABLE
                 if state == ACQUIRED:
                     assert each.lock is not None
                     assert (each.lock.member_id, each.lock.deadline) == (record.member, record.deadline)

@@ -1,7 +1,8 @@
 """The choice of what a member gets: records that were released, in the order of offsets, then new ones.
 
 Records that were delivered often come in ever smaller parts and by themselves, and at their last delivery one by one:
-one record that kills its consumers must not archive its neighbours.
+one record that kills its consumers must not archive its neighbours. The first record under a lock that timed out comes
+alone: its consumer may have hung at it, and its neighbours must not wait for the next one to do so.
 
 Where records may be held back, until they are due or behind others of their key, the two take turns: a batch of the log
 becomes available, and what may be delivered of it is acquired.
@@ -152,6 +153,12 @@ class Acquisition:
                         return False
                     at = ranges.index(found.first if self.taken else self._partition.next_offset)
                     continue
+                if found.is_suspect:
+                    if not self.taken:
+                        self._take(at, 1)
+                        return False
+                    at += 1
+                    continue
                 if found.count >= self._settings.shrinks_from:
                     if not self.taken:
                         self._take_shrunk(at)
@@ -178,7 +185,7 @@ class Acquisition:
             self._partition.offer(ranges.split(at, last + 1))
         if not found.count:
             found.batch = found.first, last
-        found.state = ACQUIRED
+        found.state, found.is_suspect = ACQUIRED, False
         found.count += 1
         found.lock = self._lock
         self._note(found)
@@ -197,7 +204,7 @@ class Acquisition:
             left = min(left, self._left)
         while left > 0 and at < len(ranges):
             found = ranges.ranges[at]
-            if found.state == AVAILABLE and found.change is None and not found.held:
+            if found.state == AVAILABLE and found.change is None and not found.held and not found.is_suspect:
                 if found.batch != batch or found.count != count:
                     return
                 first, end = found.first, found.last

@@ -25,7 +25,7 @@ DONE: Final = frozenset((ACKNOWLEDGED, ARCHIVED, GAP))
 class DeliveryRange:
     """Offsets from `first` to `last` that have the same state."""
 
-    __slots__ = ("batch", "change", "count", "first", "held", "is_rejected", "last", "lock", "state")
+    __slots__ = ("batch", "change", "count", "first", "held", "is_rejected", "is_suspect", "last", "lock", "state")
 
     def __init__(self, first: int, last: int, state: int, count: int, batch: tuple[int, int]) -> None:
         self.first = first
@@ -41,6 +41,8 @@ class DeliveryRange:
         """The change that led to `state` and is not committed yet."""
         self.is_rejected = False
         """Whether a member rejected the records, which is the cause if they become dead letters."""
+        self.is_suspect = False
+        """Whether it is one available record that is to be delivered alone: a member may have hung at it."""
         self.held = 0
         """Why available records are held back, as `held_back` says; 0 if a member may get them."""
 
@@ -57,6 +59,8 @@ class DeliveryRange:
         if self.state in DONE:
             return True
         if self.count != other.count or self.lock is not other.lock or self.held != other.held:
+            return False
+        if self.is_suspect or other.is_suspect:
             return False
         # The first delivery makes the batch.
         return self.batch == other.batch or not self.count
@@ -99,11 +103,18 @@ class OffsetRanges:
         left = self.ranges[at]
         right = DeliveryRange(offset, left.last, left.state, left.count, left.batch)
         right.lock, right.change, right.held = left.lock, left.change, left.held
-        right.is_rejected = left.is_rejected
+        right.is_rejected, right.is_suspect = left.is_rejected, left.is_suspect
         left.last = offset - 1
         self.firsts.insert(at + 1, offset)
         self.ranges.insert(at + 1, right)
         return right
+
+    def suspect_first(self, held: list[DeliveryRange], count_limit: int) -> None:
+        """Suspect the first record of `held`, and cut it off, unless it was delivered for the last time."""
+        if held and (found := held[0]).count < count_limit:
+            if len(found) > 1:
+                held.insert(1, self.split(self.index(found.first), found.first + 1))
+            found.is_suspect = True
 
     def carve(self, first: int, last: int) -> list[DeliveryRange]:
         """Return the ranges from `first` to `last`; ranges that reach beyond are cut."""

@@ -401,15 +401,16 @@ class SharePartition:
         """Release records whose lock has timed out. Return what to store; the release stands even if that fails."""
         self.expired = []
         for lock in self.locks.expire(now):
-            for found in self._held(lock):
+            held = self._held(lock)
+            self.ranges.suspect_first(held, settings.delivery_count_limit)
+            for found in held:
                 self._time_out(found, settings)
                 batch = self._batch(found, settings)
                 self.expired.append((lock.member_id, batch))
                 self.ranges.join(found)
         if not self.expired:
             return None
-        batches = sorted(batch for _, batch in self.expired)
-        write = self._write(batches, None)
+        write = self._write(sorted(batch for _, batch in self.expired), None)
         self._advance()
         return write
 
