@@ -116,7 +116,7 @@ def test_access_rules_touch_nothing_themselves() -> None:
 
 def test_the_registry_decides_without_touching_anything() -> None:
     """Only the parts of `schemas` that read the topic and serve HTTP touch the world."""
-    touching = {"api", "call", "election", "forwarding", "registry", "rest", "topic"}
+    touching = {"election", "forwarding", "http", "registry", "topic"}
     deciding = [
         each
         for each in modules()

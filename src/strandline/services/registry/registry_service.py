@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from strandline.schemas.election import PrimaryElection, RegistryAddress
 from strandline.schemas.engine_table import all_types
 from strandline.schemas.forwarding import Forwarder
+from strandline.schemas.http.rest import RegistryApp
 from strandline.schemas.registry import SchemaRegistry
-from strandline.schemas.rest import RegistryApp
 from strandline.services.http.declared_rights import every_caller, public
 from strandline.services.http.door import HttpDoor
 from strandline.services.registry.registry_settings import RegistryServiceSettings

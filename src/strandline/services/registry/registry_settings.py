@@ -16,8 +16,8 @@ from typing import Final
 
 from strandline.client.security import ClientSecurity
 from strandline.errors import InvalidConfig
+from strandline.schemas.http.rest import DROPPED_BYTES_MAX
 from strandline.schemas.registry import RegistrySettings
-from strandline.schemas.rest import DROPPED_BYTES_MAX
 from strandline.security.tls.contexts import make_contexts
 from strandline.services.http.door_settings import DoorSettings
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from strandline.schemas.rights import CallerRights, Right
+from strandline.schemas.http.rights import CallerRights, Right
 from strandline.schemas.subjects import split
 from strandline.security.acl.kinds import CLUSTER_NAME, Operation, ResourceType
 from strandline.services.http.caller import CALLER, WhyDenied

@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple
 
 from strandline import __version__
 from strandline.schemas import commands, registering
-from strandline.schemas.answers import content_json, registered_json, version_json
-from strandline.schemas.call import Call, Plain
 from strandline.schemas.contracts import Json, json_of
 from strandline.schemas.engines import Engines, in_thread
 from strandline.schemas.failures import (
@@ -27,10 +25,12 @@ from strandline.schemas.failures import (
     subject_not_found,
     version_not_found,
 )
+from strandline.schemas.http.answers import content_json, registered_json, version_json
+from strandline.schemas.http.call import Call, Plain
+from strandline.schemas.http.rights import Right
 from strandline.schemas.records import SchemaContent, SchemaVersion
 from strandline.schemas.registering import Registration
 from strandline.schemas.resolving import source_of
-from strandline.schemas.rights import Right
 from strandline.schemas.subjects import ALL_CONTEXTS, DEFAULT_CONTEXT, context_name, context_of, in_context
 
 PROTOBUF: Final = "PROTOBUF"

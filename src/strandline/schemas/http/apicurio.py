@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from strandline.schemas.call import Call
 from strandline.schemas.contracts import Json
 from strandline.schemas.failures import RegistryError, invalid_schema
+from strandline.schemas.http.call import Call
 from strandline.schemas.records import AVRO
 
 PREFIX: Final = ("apis", "registry", "v3")

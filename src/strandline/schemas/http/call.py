@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from strandline.schemas.answers import page
 from strandline.schemas.failures import DENIED, RegistryError
+from strandline.schemas.http.answers import page
+from strandline.schemas.http.rights import EVERY_RIGHT, CallerRights, Right
 from strandline.schemas.registering import Written
 from strandline.schemas.registry import SchemaRegistry
-from strandline.schemas.rights import EVERY_RIGHT, CallerRights, Right
 from strandline.schemas.state import RegistryState
 from strandline.schemas.subjects import DEFAULT_CONTEXT, in_context, normal, relative_to
 

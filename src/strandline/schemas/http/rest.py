@@ -17,13 +17,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from strandline.schemas.api import Handler, routed
-from strandline.schemas.apicurio import SEARCH, Translated, translated
-from strandline.schemas.call import Call, Plain
 from strandline.schemas.failures import SCHEMA_TOO_LARGE, STORE_FAILED, RegistryError
 from strandline.schemas.forwarding import FORWARDED_HEADER, OFFSET_HEADER, Forwarder, PrimaryAway
+from strandline.schemas.http.api import Handler, routed
+from strandline.schemas.http.apicurio import SEARCH, Translated, translated
+from strandline.schemas.http.call import Call, Plain
+from strandline.schemas.http.rights import CallerRights
 from strandline.schemas.registry import SchemaRegistry
-from strandline.schemas.rights import CallerRights
 
 BODY_BYTES_MAX: Final = 4_000_000
 """Bytes of a request's body. A schema of the largest size may be written with escapes."""
