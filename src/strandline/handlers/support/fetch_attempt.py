@@ -16,8 +16,8 @@ from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
-from strandline.handlers.support.cold_reads import ColdReads
 from strandline.handlers.support.context import BrokerServices, Exchange
+from strandline.log.cold_reads import ColdReads
 from strandline.log.segment.aborted_transactions import aborted_in
 from strandline.log.segment.log_slice import LogSlice
 from strandline.log.segment.segment import ColdRead

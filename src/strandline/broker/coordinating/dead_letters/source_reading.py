@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from strandline.codec.columns import Columns, Record, decode_batch
 from strandline.codec.columns.decode import read_header
 from strandline.codec.record_batch import HEADER_SIZE
-from strandline.errors import DamagedRecords, OffsetOutOfRange, StrandlineError
-from strandline.log.segment.read_verification import check_ahead
+from strandline.errors import OffsetOutOfRange, StrandlineError
+from strandline.log.cold_reads import ColdReads
 from strandline.log.segment.segment import ColdRead
 from strandline.partition.partition import Partition
 
@@ -116,21 +115,11 @@ class SourceReading:
     def _warm(self, offset: int) -> None:
         """Have a thread read what is cold into the page cache; then look again."""
         self._cold_reads += 1
-        segment = self._partition.log.segment_of(offset)
-        if segment is None:
-            self._partition.runtime.call_soon(self.look)
-            return
-        segment.retain()
+        cold = ColdReads()
+        cold.add(self._partition.log, offset, with_aborted=False)
+        cold.begin(self._partition.runtime, SLICE_BYTES, self._on_warm)
 
-        def warm() -> None:
-            # The segment remembers the damage, and the next look meets it.
-            with suppress(DamagedRecords):
-                check_ahead(segment, offset, SLICE_BYTES)
-
-        def done(_: None, error: BaseException | None) -> None:
-            segment.release()
-            if error is not None:
-                self._cold_reads = COLD_READS_MAX + 1
-            self.look()
-
-        self._partition.runtime.in_thread(warm, done)
+    def _on_warm(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._cold_reads = COLD_READS_MAX + 1
+        self.look()
