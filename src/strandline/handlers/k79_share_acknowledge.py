@@ -45,8 +45,8 @@ def start(
         if not connection.closed:
             _answer(node, exchange, version, request, group_id, acknowledging)
 
-    acknowledging = Acknowledging(answer)
-    acknowledging.start(node, group_id, member_id, request.partitions, guard, is_renewal=request.is_renewal)
+    acknowledging = Acknowledging()
+    acknowledging.start(node, group_id, member_id, request.partitions, guard, answer, is_renewal=request.is_renewal)
     if request.session_epoch == FINAL_EPOCH:
         node.share_delivery.end_session(session)
 

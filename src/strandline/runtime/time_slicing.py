@@ -19,18 +19,18 @@ T = TypeVar("T")
 
 def gradually(runtime: Runtime, work: Iterator[T], then: Callable[[list[T]], object]) -> None:
     """Call `then` with all that `work` yields: at once if that is quick, else in a later turn."""
-    found: list[T] = []
+    _run_slice(runtime, work, then, [])
 
-    def run_slice() -> None:
-        until = runtime.monotonic() + TURN_S_MAX
-        for each in work:
-            found.append(each)
-            if runtime.monotonic() > until:
-                runtime.call_soon(run_slice)
-                return
-        then(found)
 
-    run_slice()
+def _run_slice(runtime: Runtime, work: Iterator[T], then: Callable[[list[T]], object], found: list[T]) -> None:
+    # A function of the module: one that names itself within another is a cycle, and most requests come here.
+    until = runtime.monotonic() + TURN_S_MAX
+    for each in work:
+        found.append(each)
+        if runtime.monotonic() > until:
+            runtime.call_soon(_run_slice, runtime, work, then, found)
+            return
+    then(found)
 
 
 def slowly(runtime: Runtime, work: Iterator[None], then: Callable[[], object]) -> None:

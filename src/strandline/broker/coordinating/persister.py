@@ -234,6 +234,7 @@ class Persister:
 
     def _finish(self, operation: _Operation, answer: StateAnswer) -> None:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE if answer.code in _COMES_AGAIN else answer.code
+        operation.end()
         self._count -= len(operation.on_done)
         for on_done in operation.on_done:
             on_done(code, answer.value)
@@ -316,6 +317,10 @@ class _Operation:
     def answer(self, response: StateAnswer) -> None:
         self._persister.on_outcome(self, response)
 
+    def end(self) -> None:
+        """Let go of the event, whose token this is: the two would keep each other until the garbage collector comes."""
+        del self.event
+
     def refuse(self, code: ErrorCode) -> None:
         self._persister.on_outcome(self, StateAnswer(code))
 
@@ -350,6 +355,7 @@ class _Lane:
             start_offset, last = max(start_offset, event.start_offset), event
             operation.on_done.extend(merged.on_done)
             operation.deadline = merged.deadline
+            merged.end()
         if last is not first:
             operation.event = replace(last, token=operation, start_offset=start_offset, batches=tuple(batches))
 

@@ -59,7 +59,7 @@ class ShareFetchAttempt:
         self._session = session
         self._request = request
         self._guard = guard
-        self._acknowledging = Acknowledging(self._maybe_answer)
+        self._acknowledging = Acknowledging()
         self._fetched: dict[PartitionName, Result] = {}
         """Partitions with records or an error."""
         self._waits_at: list[ServedSharePartition] = []
@@ -75,7 +75,13 @@ class ShareFetchAttempt:
         if asked:
             group_id, member_id = self._session.group_id, self._session.member_id
             self._acknowledging.start(
-                self._node, group_id, member_id, asked, self._guard, is_renewal=self._request.is_renewal
+                self._node,
+                group_id,
+                member_id,
+                asked,
+                self._guard,
+                self._maybe_answer,
+                is_renewal=self._request.is_renewal,
             )
 
     # Fetching

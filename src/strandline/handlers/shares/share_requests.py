@@ -83,8 +83,8 @@ class Acknowledging:
 
     __slots__ = ("_on_all", "pending", "refused")
 
-    def __init__(self, on_all: Callable[[], object]) -> None:
-        self._on_all = on_all
+    def __init__(self) -> None:
+        self._on_all: Callable[[], object] | None = None
         self.pending: int = 0
         self.refused: dict[PartitionName, tuple[ErrorCode, str | None]] = {}
         """The outcome for each partition; NONE if it was stored."""
@@ -96,10 +96,12 @@ class Acknowledging:
         member_id: str,
         asked: Iterable[SharePartitionRequest],
         guard: ClientGuard | None,
+        on_all: Callable[[], object],
         *,
         is_renewal: bool,
     ) -> None:
         """Apply them. `on_all` is called when the last one is answered, and not before this returns."""
+        self._on_all = on_all
         self.pending = 1
         for topic_id, index, batches in asked:
             if not batches:
@@ -121,7 +123,10 @@ class Acknowledging:
     def done_one(self) -> None:
         self.pending -= 1
         if not self.pending:
-            self._on_all()
+            # The request that is called keeps this: without a cycle, both are freed when it is answered.
+            on_all, self._on_all = self._on_all, None
+            assert on_all is not None
+            on_all()
 
 
 class _Outcome:
