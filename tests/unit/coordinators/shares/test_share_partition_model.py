@@ -109,6 +109,9 @@ class Deliveries:
         self.log: list[tuple[int, int]] = []
         self.log_start = start
         self.log_end = start
+        self.stored_start = start
+        self.unsaid_end = 0
+        """The end of records that were given up by time, which was not stored."""
         self.now = 0.0
         self.stored = Stored()
         self.share = SharePartition(ShareState(1, NO_START_OFFSET, ()), start)
@@ -161,6 +164,7 @@ class Deliveries:
         self.log_start = min(self.log_end, self.log_start + by)
         self.log = [each for each in self.log if each[1] >= self.log_start]
         self.share.move_start(self.log_start)
+        self.stored_start = max(self.stored_start, self.log_start)
         self.forget_below(self.share.start_offset)
 
     def forget_below(self, start: int) -> None:
@@ -242,18 +246,18 @@ class Deliveries:
 
     def acknowledge(self, member: str, first: int, last: int, kinds: bytes) -> None:
         wanted = [each for each in range(first, last + 1) if each >= self.share.start_offset]
-        is_right = last < self.share.start_offset or (
-            last < self.share.end_offset
-            and all(
-                self.share.ranges.find(each).state == 5  # type: ignore[union-attr]
-                or (
-                    self.records[each].state == ACQUIRED
-                    and self.records[each].member == member
-                    and self.records[each].change is None
-                )
-                for each in wanted
+        unsaid = range(self.stored_start, min(self.share.start_offset, self.unsaid_end))
+        is_unsaid = any(each in unsaid for each in range(first, last + 1))
+        is_held = last < self.share.end_offset and all(
+            self.share.ranges.find(each).state == 5  # type: ignore[union-attr]
+            or (
+                self.records[each].state == ACQUIRED
+                and self.records[each].member == member
+                and self.records[each].change is None
             )
+            for each in wanted
         )
+        is_right = not is_unsaid and (last < self.share.start_offset or is_held)
         batch = AcknowledgedBatch(first, last, kinds)
         if not is_right:
             with pytest.raises(RequestError):
@@ -313,6 +317,7 @@ class Deliveries:
             is_done = record.state in DONE and record.change is None
             assert offset >= start_offset or is_done, f"{offset} is below the stored start offset and was never done"
         self.stored.write(start_offset, batches)
+        self.stored_start = max(self.stored_start, start_offset)
 
     def hold_again(self, record: Record) -> None:
         record.state = ACQUIRED
@@ -337,6 +342,13 @@ class Deliveries:
         if write is not None and is_stored and not self.pending:
             self.store(write.start_offset, write.batches)
             self.share.on_stored(write)
+        else:
+            ends = [
+                offset + 1
+                for offset, each in self.records.items()
+                if each.state in DONE and any(each is one for one in late)
+            ]
+            self.unsaid_end = max(self.unsaid_end, *ends, 0)
         self.forget_below(self.share.start_offset)
 
     def copy(self, count: int, *, is_stored: bool) -> None:
@@ -367,6 +379,7 @@ class Deliveries:
         self.pending.clear()
         start = max(self.stored.start_offset, self.log_start)
         self.share = SharePartition(self.stored.load(), self.stored.start_offset)
+        self.stored_start, self.unsaid_end = start, 0
         self.dead = []
         self.share.move_start(self.log_start)
         known = {each: self.stored.records.get(each, (AVAILABLE, 0)) for each in range(start, self.share.end_offset)}

@@ -37,10 +37,21 @@ class AcknowledgedBatch(NamedTuple):
 
 
 def check(
-    ranges: OffsetRanges, in_flight: range, member_id: str, batch: AcknowledgedBatch, settings: ShareSettings
+    ranges: OffsetRanges,
+    in_flight: range,
+    unsaid: range,
+    member_id: str,
+    batch: AcknowledgedBatch,
+    settings: ShareSettings,
 ) -> None:
-    """Raise RequestError if a member may not say this now. `in_flight` are the offsets that were delivered."""
+    """Raise RequestError if a member may not say this now.
+
+    `in_flight` are the offsets that were delivered. What is below never comes again, so that words about it do no harm,
+    except that of the offsets in `unsaid` some were given up, and that is not stored yet.
+    """
     first, last, types = batch
+    if max(first, unsaid.start) < min(last + 1, unsaid.stop):
+        raise RequestError(ErrorCode.INVALID_RECORD_STATE, f"offset {max(first, unsaid.start)} is not acquired")
     if last < in_flight.start:
         return
     if not in_flight:

@@ -94,6 +94,16 @@ class OffsetRanges:
             return 0
         return at if offset <= self.ranges[at].last else at + 1
 
+    def done_below(self, offset: int) -> int:
+        """Return how many of the offsets below one are done."""
+        count = 0
+        for found in self.ranges:
+            if found.first >= offset:
+                break
+            if found.state in DONE:
+                count += min(found.last + 1, offset) - found.first
+        return count
+
     def append(self, new: DeliveryRange) -> None:
         self.firsts.append(new.first)
         self.ranges.append(new)

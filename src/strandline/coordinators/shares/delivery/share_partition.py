@@ -74,6 +74,8 @@ class SharePartition:
         "_is_start_stored",
         "_queued",
         "_sent_start",
+        "_stored_start",
+        "_unsaid",
         "dead",
         "done_count",
         "end_offset",
@@ -104,7 +106,9 @@ class SharePartition:
         self._queued: set[int] = set()
         """The members of the heap."""
         self._is_start_stored = state.start_offset != NO_START_OFFSET
-        self._sent_start = start_offset
+        self._sent_start = self._stored_start = start_offset
+        self._unsaid: list[tuple[StateWrite, int]] = []
+        """What is not known to be stored of records that were given up, with the end of those: they may come again."""
         self.dead: list[DeadRange] = []
         """Records that became dead letters and that the driver has not taken yet."""
         for first, last, stored, count in state.batches if self._is_start_stored else ():
@@ -257,8 +261,9 @@ class SharePartition:
         self, member_id: str, batches: Sequence[AcknowledgedBatch], now: float, settings: ShareSettings
     ) -> StateChange | None:
         """Apply all of a request, or raise RequestError with nothing changed. Return None if nothing needs storing."""
+        unsaid = range(self._stored_start, min(self.start_offset, max((end for _, end in self._unsaid), default=0)))
         for batch in batches:
-            check(self.ranges, range(self.start_offset, self.end_offset), member_id, batch, settings)
+            check(self.ranges, range(self.start_offset, self.end_offset), unsaid, member_id, batch, settings)
         change = StateChange()
         change.released = now, settings
         renewed: RecordLock | None = None
@@ -334,23 +339,15 @@ class SharePartition:
             else:
                 start_offset = NO_START_OFFSET
             # Those below a start offset that was sent before are not counted either, because it may be stored first.
-            passed = self._done_below(self._sent_start)
+            passed = self.ranges.done_below(self._sent_start)
         return StateWrite(start_offset, self.done_count - passed, joined(batches, start_offset))
-
-    def _done_below(self, offset: int) -> int:
-        """Return how many of the offsets below one are done, from the start offset on."""
-        count = 0
-        for found in self.ranges.ranges:
-            if found.first >= offset:
-                break
-            if found.state in DONE:
-                count += min(found.last + 1, offset) - found.first
-        return count
 
     def on_stored(self, write: StateWrite) -> None:
         """Learn that a write was stored."""
         if write.start_offset != NO_START_OFFSET:
             self._is_start_stored = True
+            self._stored_start = max(self._stored_start, write.start_offset)
+        self._unsaid = [each for each in self._unsaid if each[0] is not write and each[1] > self._stored_start]
 
     def commit(self, change: StateChange) -> None:
         """Make a change final: it is stored."""
@@ -410,7 +407,10 @@ class SharePartition:
                 self.ranges.join(found)
         if not self.expired:
             return None
-        write = self._write(sorted(batch for _, batch in self.expired), None)
+        batches = sorted(batch for _, batch in self.expired)
+        write = self._write(batches, None)
+        if given_up := [batch.last_offset + 1 for batch in batches if batch.state in DONE]:
+            self._unsaid.append((write, given_up[-1]))
         self._advance()
         return write
 
@@ -482,7 +482,7 @@ class SharePartition:
             if found.state == AVAILABLE and found.change is None and not found.held:
                 self.offer(found)
         ranges.drop_front(whole)
-        self.start_offset = log_start_offset
+        self.start_offset = self._stored_start = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
         self.held.on_done(former, log_start_offset - 1)
         self._advance()
