@@ -23,7 +23,7 @@ from bench.scenarios.produce_1k import produced
 from bench.stage import ASYNC_FLUSH, Stage
 
 NAME = "queue"
-SUMMARY = "tasks through a share group beside RabbitMQ and Kafka: tasks/s, CPU, produce to acquire; poison, memory"
+SUMMARY = "tasks through a share group beside RabbitMQ and Kafka: tasks/s, CPU; poison, memory, plain consumers"
 SIZES = {100: "100 B", 1024: "1 KiB"}
 WORKERS = (1, 10, 50)
 PARTITIONS = 4
@@ -36,41 +36,49 @@ LOCKS = 2_000
 """Records that a partition lets its group hold."""
 BESIDE_RATE_PER_S = 10_000
 SHORT_LOCKS = {"group.share.min.record.lock.duration.ms": "1000"}
+RABBITMQ_NOTE, KAFKA_NOTE = "flush.mode=ack; quorum queue, confirms", "flush.mode=async"
 ALONE, BESIDE = "alone", "beside a share group"
 
 
 def run(stage: Stage) -> list[Figure]:
     stage.put_shared_pair_away()
+    figures = []
     try:
-        return [*_beside_rabbitmq(stage), *_beside_kafka(stage), *_others(stage)]
+        with beside_rabbitmq(stage) as servers:
+            if servers:
+                figures += _contest(stage, servers, RABBITMQ, 2.0, RABBITMQ_NOTE)
+        with beside_kafka(stage) as brokers:
+            figures += _contest(stage, brokers, KAFKA, 1.0, KAFKA_NOTE) + _poison(stage, brokers)
+        return figures + _others(stage)
     except KafkaUnavailable as reason:
         stage.remarks.append(f"{NAME}: no Java clients: {reason}")
         return []
 
 
-def _beside_rabbitmq(stage: Stage) -> list[Figure]:
+@contextmanager
+def beside_rabbitmq(stage: Stage) -> Iterator[list[QueueServer]]:
+    """Start a node that flushes before every ack, and RabbitMQ. Nothing is started where RabbitMQ is missing."""
     with ExitStack() as stack:
         try:
             rabbit = start_rabbitmq(stage.root / RABBITMQ)
         except RabbitUnavailable as reason:
-            stage.remarks.append(f"{NAME}, skipped beside RabbitMQ: {reason}")
-            return []
+            stage.remarks.append(f"{stage.scenario}, skipped beside RabbitMQ: {reason}")
+            yield []
+            return
         stack.callback(rabbit.discard)
         stage.commands.setdefault(RABBITMQ, " ".join(rabbit.command))
-        ours = stack.enter_context(_started(stage, STRANDLINE, {"flush.mode": "ack"}))
-        note = "flush.mode=ack; quorum queue, confirms"
-        return _contest(stage, [ours, rabbit], RABBITMQ, 2.0, note)
-
-
-def _beside_kafka(stage: Stage) -> list[Figure]:
-    with ExitStack() as stack:
-        names = [STRANDLINE, *([KAFKA] if stage.with_kafka else [])]
-        brokers = [stack.enter_context(_started(stage, name, ASYNC_FLUSH)) for name in names]
-        return [*_contest(stage, brokers, KAFKA, 1.0, "flush.mode=async"), *_poison(stage, brokers)]
+        yield [stack.enter_context(started(stage, STRANDLINE, {"flush.mode": "ack"})), rabbit]
 
 
 @contextmanager
-def _started(stage: Stage, name: str, settings: Mapping[str, str]) -> Iterator[Broker]:
+def beside_kafka(stage: Stage) -> Iterator[list[Broker]]:
+    names = [STRANDLINE, *([KAFKA] if stage.with_kafka else [])]
+    with ExitStack() as stack:
+        yield [stack.enter_context(started(stage, name, ASYNC_FLUSH)) for name in names]
+
+
+@contextmanager
+def started(stage: Stage, name: str, settings: Mapping[str, str]) -> Iterator[Broker]:
     broker = stage.start(name, settings=settings, both=SHORT_LOCKS)
     try:
         yield broker
@@ -79,7 +87,7 @@ def _started(stage: Stage, name: str, settings: Mapping[str, str]) -> Iterator[B
 
 
 @contextmanager
-def _clients(stage: Stage, servers: Sequence[QueueServer], part: str) -> Iterator[dict[str, QueueClient]]:
+def clients(stage: Stage, servers: Sequence[QueueServer], part: str) -> Iterator[dict[str, QueueClient]]:
     with ExitStack() as stack:
         yield {
             server.name: stack.enter_context(
@@ -96,9 +104,9 @@ def _clients(stage: Stage, servers: Sequence[QueueServer], part: str) -> Iterato
 def _contest(stage: Stage, servers: Sequence[QueueServer], other: str, target: float, note: str) -> list[Figure]:
     """Measure the same tasks on both servers in turn; `target` is for the tasks a second."""
     figures = []
-    with _clients(stage, servers, other) as clients:
+    with clients(stage, servers, other) as by_name:
         for workers in WORKERS:
-            samples = _flat_out(stage, servers, clients, workers)
+            samples = _flat_out(stage, servers, by_name, workers)
             for words in SIZES.values():
                 what = f"{words}, {workers} worker{'s' if workers > 1 else ''}"
                 rows = (("per_s", "tasks", "1/s", ratio_at_least(target)), ("us", "CPU", "us", ratio_at_most(0.5)))
@@ -106,48 +114,28 @@ def _contest(stage: Stage, servers: Sequence[QueueServer], other: str, target: f
                     ours, theirs = (samples.of(server, f"{metric}, {words}") for server in (STRANDLINE, other))
                     title = f"tasks, {what}" if name == "tasks" else f"broker CPU per task, {what}"
                     figures.append(Figure(title, unit, ours, theirs, other, bound, note))
-        samples = _paced(stage, servers, clients)
-        for percent in ("p50", "p99"):
-            ours, theirs = (samples.of(server, f"{percent}_ms") for server in (STRANDLINE, other))
-            title = f"produce to acquire, {RATE_PER_S:,} tasks/s, {percent}"
-            figures.append(Figure(title, "ms", ours, theirs, other, ratio_at_most(1.0), f"{note}; 100 B, 10 workers"))
     return figures
 
 
 def _flat_out(
-    stage: Stage, servers: Sequence[QueueServer], clients: Mapping[str, QueueClient], workers: int
+    stage: Stage, servers: Sequence[QueueServer], by_name: Mapping[str, QueueClient], workers: int
 ) -> Samples:
     count = stage.scaled(100_000, 4_000)
-    for client in clients.values():
+    for client in by_name.values():
         client.open(f"{NAME}-{workers}", workers=workers, prefetch=PREFETCH, partitions=PARTITIONS)
 
     def work(server: QueueServer) -> dict[str, float]:
         measured = {}
         for size_bytes, words in SIZES.items():
             cpu_s = server.cpu_seconds()
-            result = clients[server.name].run(count=count, size_bytes=size_bytes)
+            result = by_name[server.name].run(count=count, size_bytes=size_bytes)
             measured[f"us, {words}"] = (server.cpu_seconds() - cpu_s) * 1e6 / count
             measured[f"per_s, {words}"] = count / result["seconds"]
         return measured
 
     stage.say(f"  {workers} of each")
     samples = stage.take_turns(servers, work)
-    for client in clients.values():
-        client.close()
-    return samples
-
-
-def _paced(stage: Stage, servers: Sequence[QueueServer], clients: Mapping[str, QueueClient]) -> Samples:
-    seconds = stage.scaled(5, 2)
-    for client in clients.values():
-        client.open(f"{NAME}-paced", workers=10, prefetch=PREFETCH, partitions=PARTITIONS, linger_ms=0)
-
-    def work(server: QueueServer) -> dict[str, float]:
-        result = clients[server.name].run(count=seconds * RATE_PER_S, size_bytes=100, rate=RATE_PER_S, skip=RATE_PER_S)
-        return {metric: result[metric] for metric in ("p50_ms", "p99_ms")}
-
-    samples = stage.take_turns(servers, work)
-    for client in clients.values():
+    for client in by_name.values():
         client.close()
     return samples
 
@@ -155,10 +143,10 @@ def _paced(stage: Stage, servers: Sequence[QueueServer], clients: Mapping[str, Q
 def _poison(stage: Stage, brokers: Sequence[Broker]) -> list[Figure]:
     """One task hangs each worker that gets it until its lock is lost, with all that the worker holds behind it."""
     count = stage.scaled(100_000, 5_000)
-    with _clients(stage, brokers, "poison") as clients:
+    with clients(stage, brokers, "poison") as by_name:
 
         def work(broker: Broker) -> dict[str, float]:
-            client = clients[broker.name]
+            client = by_name[broker.name]
             client.open(f"{NAME}-poison", workers=10, prefetch=PREFETCH, partitions=PARTITIONS, lock_ms=LOCK_MS)
             result = client.run(count=count, size_bytes=100, poison=count // 2, lock_ms=LOCK_MS)
             client.close()
@@ -178,8 +166,8 @@ def _poison(stage: Stage, brokers: Sequence[Broker]) -> list[Figure]:
 
 
 def _others(stage: Stage) -> list[Figure]:
-    with _started(stage, STRANDLINE, ASYNC_FLUSH) as broker, _clients(stage, [broker], "alone") as clients:
-        client = clients[STRANDLINE]
+    with started(stage, STRANDLINE, ASYNC_FLUSH) as broker, clients(stage, [broker], "alone") as by_name:
+        client = by_name[STRANDLINE]
         return [_memory(stage, broker, client), *_plain_consumers(stage, broker, client)]
 
 
