@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
+from tests.differential import rights_shares as shares
 from tests.differential.cases_acls import creation, selection
+from tests.differential.rights_shares import STATES, STRANGER
 from tests.differential.rights_stage import (
     ADMIN,
     BILLING,
@@ -23,14 +24,17 @@ from tests.differential.rights_stage import (
     ORDERS,
     PARTLY,
     PAYMENTS,
+    QUEUED,
     READERS,
     SECRET,
+    SHARING,
     SPARE,
     USERS,
     VICTIM,
     WATCHERS,
     RightsTalk,
     commit,
+    set_share_offsets,
 )
 from tests.differential.stage import records
 from tests.differential.talk import PATIENCE_S, Talk
@@ -39,13 +43,11 @@ from tests.differential.words import Id
 from strandline.broker.network.routes import OWN_APIS_FROM, Route, routes
 from strandline.errors import ErrorCode
 
-STRANGER: Final = UUID(int=0x1234567890)
 KNOWN, UNKNOWN, BOTH = "known", "unknown", "both"
-NOT_COMPARED: Final = frozenset((*range(76, 80), *range(83, 88), 90, 91, 92))
-"""The APIs of share groups: no recorded answers to clients with rights yet."""
-ROUTES: Final = {key: route for key, route in routes().items() if key < OWN_APIS_FROM and key not in NOT_COMPARED}
-CODES_ONLY: Final = frozenset((18, 38, 41, 55))
-"""Which APIs there are and how long the metadata log is differ between brokers for other reasons; tokens are drawn."""
+ROUTES: Final = {key: route for key, route in routes().items() if key < OWN_APIS_FROM}
+CODES_ONLY: Final = frozenset((18, 38, 41, 55, 78))
+"""Which APIs there are and how long the metadata log is differ between brokers for other reasons; tokens are drawn, and
+whether a share fetch names partitions without records is a matter of time."""
 METADATA, NAMED_ONLY_BEFORE = 3, 4
 
 
@@ -360,6 +362,19 @@ ROWS: Final[dict[int, Row]] = {
     72: Row(lambda version, names: {"client_instance_id": STRANGER, "subscription_id": 1, "metrics": b"x"}),
     74: Row(lambda version, names: {}),
     75: Row(lambda version, names: {"topics": by_name(names.topics), "response_partition_limit": 100}),
+    76: Row(lambda version, names: shares.heartbeat(names.topics, names.groups), group=SHARING),
+    77: Row(lambda version, names: {"group_ids": names.groups, "include_authorized_operations": True}, group=SHARING),
+    78: Row(lambda version, names: shares.fetch(names.topics, names.groups), group=SHARING),
+    79: Row(lambda version, names: shares.acknowledge(names.topics, names.groups), group=SHARING),
+    **{
+        key: Row(lambda version, names, key=key: shares.state(key, names.topics, names.groups), group=STATES)
+        for key in range(83, 88)
+    },
+    90: Row(lambda version, names: shares.describe_offsets(names.topics, names.groups), group=QUEUED),
+    91: Row(lambda version, names: shares.alter_offsets(names.topics, names.groups), group=QUEUED),
+    92: Row(
+        lambda version, names: shares.delete_offsets(names.topics, names.groups), group=QUEUED, before=set_share_offsets
+    ),
 }
 """The requests of every API that a broker serves to clients. `test_every_api_has_requests` compares the keys."""
 
@@ -469,6 +484,10 @@ def extra() -> Iterator[RightsCase]:
     for user in (*USERS, *PARTLY):
         yield RightsCase(68, ROUTES[68].version_max, "by a pattern", user, {}, script=read_by_pattern)
     yield from newest(75, "all topics", {"topics": [], "response_partition_limit": 100})
+    for version in range(ROUTES[78].version_min, ROUTES[78].version_max + 1):
+        for user in (*USERS, *PARTLY):
+            yield RightsCase(78, version, "in a session", user, {}, script=partial(shares.share_session, version))
+    yield from newest(90, "all topics", shares.describe_offsets(None, [QUEUED]))
 
 
 def fetch_session(version: int, talk: RightsTalk, user: str) -> None:
@@ -511,7 +530,7 @@ def ask(talk: RightsTalk, case: RightsCase) -> Any:
     talk.next_case()
     if case.script is not None:
         case.script(talk, case.user)
-        return talk.answers
+        return codes_of(talk.answers) if case.api_key in CODES_ONLY else talk.answers
     talk.ask(case.api_key, case.version, client=case.user, **case.fields)
     (said,) = talk.answers
     if case.api_key not in CODES_ONLY or not isinstance(said, dict):

@@ -5,11 +5,15 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from tests.differential.comparison import Unlike
-from tests.differential.differences import Difference
+from tests.differential.differences import OWN_CODE, Difference
 
 LEADER_NAMED = "A replica that is not one of the partition is told the leader, as every other client is."
 
 RIGHTS_DIFFERENCES: tuple[Difference, ...] = (
+    *(
+        Difference(f"ShareFetch *: {what}: *", "ok; UNKNOWN_TOPIC_ID", "UNKNOWN_SERVER_ERROR; no responses", OWN_CODE)
+        for what in ("unknown", "both")
+    ),
     Difference(
         "Fetch 1[2-5]: as a follower: *",
         "leader_epoch 0; leader_id 1",

@@ -34,6 +34,8 @@ PARTLY: Final = ("erin", "frank", "grace", "heidi")
 
 ORDERS, INBOX, VICTIM, SECRET = "orders", "inbox", "victim", "secret"
 BILLING, SPARE, WATCHERS = "billing", "spare", "watchers"
+SHARING, QUEUED = "sharing", "queued"
+"""Share groups: one with a member, at the end of its topics so that no fetch brings records, and one with offsets."""
 READERS = "readers"
 """Each user has a group of its own that begins like this."""
 PAYMENTS, OPEN = "payments", "transfers"
@@ -43,7 +45,7 @@ FRESH = "fresh"
 """A topic that is not there. `erin` may describe it and `heidi` create it."""
 NAMED: Final = (
     *((ResourceType.TOPIC, name) for name in (ORDERS, INBOX, VICTIM)),
-    *((ResourceType.GROUP, name) for name in (BILLING, SPARE, WATCHERS)),
+    *((ResourceType.GROUP, name) for name in (BILLING, SPARE, WATCHERS, SHARING, QUEUED)),
     *((ResourceType.GROUP, f"{READERS}-{user}") for user in (*USERS, *PARTLY)),
     *((ResourceType.TRANSACTIONAL_ID, name) for name in (PAYMENTS, OPEN)),
 )
@@ -66,6 +68,8 @@ _SECURED = {
     # The member of the stage stays without heartbeats.
     "group.consumer.max.session.timeout.ms": "3600000",
     "group.consumer.session.timeout.ms": "3600000",
+    "group.share.max.session.timeout.ms": "3600000",
+    "group.share.session.timeout.ms": "3600000",
 }
 _OUR_SETTINGS = (
     OUR_SETTINGS
@@ -145,6 +149,7 @@ def prepare(port: int) -> dict[str, uuid.UUID]:
         commit(talk, BILLING, ORDERS, SECRET)
         open_transaction(talk)
         join(talk)
+        share(talk)
         create_tokens(talk, ADMIN, "alice", "bob")
         allow(talk)
         return talk.ids
@@ -205,6 +210,31 @@ def join(talk: Talk) -> None:
                 {"topic_id": each.topic_id, "partitions": each.partitions} for each in found.assignment.topic_partitions
             ]
         found = talk.look(68, 1, member_epoch=found.member_epoch, topic_partitions=owned, **fields)
+
+
+def share(talk: Talk) -> None:
+    """Have a member of a share group that may read two topics, and another group with offsets."""
+    fields: dict[str, Any] = {"group_id": SHARING, "member_id": "c2hhcmUtbWVtYmVyLTAwMQ"}
+    found = talk.look(76, 1, member_epoch=0, subscribed_topic_names=[ORDERS, SECRET], **fields)
+    deadline = time.monotonic() + PATIENCE_S
+    while found.assignment is None or len(found.assignment.topic_partitions) < 2:
+        assert not found.error_code, found.error_message
+        assert time.monotonic() < deadline, "the member of the share group gets nothing to read"
+        time.sleep(0.1)
+        found = talk.look(76, 1, member_epoch=found.member_epoch, **fields)
+    set_share_offsets(talk)
+
+
+def set_share_offsets(talk: Talk) -> None:
+    offsets = [{"partition_index": 0, "start_offset": 1}]
+    topics = [{"topic_name": topic, "partitions": offsets} for topic in (ORDERS, SECRET)]
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        done = talk.look(91, 0, group_id=QUEUED, topics=topics)
+        if not done.error_code and not any(each.error_code for topic in done.responses for each in topic.partitions):
+            return
+        assert time.monotonic() < deadline, f"the share group gets no offsets: {done}"
+        time.sleep(0.1)
 
 
 def create_tokens(talk: Talk, *owners: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from strandline.coordinators.shares.share_state import NO_START_OFFSET
 from strandline.errors import ErrorCode
 from strandline.handlers.access.checks import (
     REFUSALS,
@@ -189,6 +190,8 @@ def share_offsets(asked: CheckedRequest) -> AccessOutcome | None:
             group.topics, unseen = parted(group.topics, lambda topic: asked.guard.allows(*right, topic.topic_name))
             topic_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             hidden[group.group_id] = [refuse(topic_struct, topic, topic_code, asked.version) for topic in unseen]
+            for partition in (each for topic in hidden[group.group_id] for each in topic.partitions):
+                partition.start_offset = NO_START_OFFSET
     asked.request.groups = kept
 
     def amend(response: Any) -> Any:
