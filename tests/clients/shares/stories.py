@@ -38,7 +38,7 @@ DELIVERY_LIMIT = 5
 class ShareStage:
     """A topic with one partition, a share group that begins at its start, and members of one client."""
 
-    def __init__(self, client: ShareClient, bootstrap: str, name: str, logs: Path) -> None:
+    def __init__(self, client: ShareClient, bootstrap: str, name: str, logs: Path, replication: int = 1) -> None:
         self.topic = name
         self.place = f"{name}-0"
         self._client = client
@@ -46,7 +46,7 @@ class ShareStage:
         self._logs = logs
         self._members: list[ShareMember] = []
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._admin.create_topics([NewTopic(name, 1, 1)])[name].result(WAIT_S_MAX)
+        self._admin.create_topics([NewTopic(name, 1, replication)])[name].result(WAIT_S_MAX)
         self.set_group({"share.auto.offset.reset": "earliest"})
 
     def set_group(self, settings: Mapping[str, str], group: str = "workers") -> None:
