@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,11 +23,20 @@ _ARCHIVE = CACHE / "tools.jsa"
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One combined node of Apache Kafka for the session: `.bootstrap`, `.data`, `.create_topic()`."""
+    with running_kafka(tmp_path_factory) as broker:
+        yield broker
+
+
+@contextmanager
+def running_kafka(
+    tmp_path_factory: pytest.TempPathFactory, settings: Mapping[str, str] | None = None
+) -> Iterator[Broker]:
+    """Start a node with settings of its own, or skip the test where there is no Apache Kafka."""
     try:
         kafka_class_path()
     except KafkaUnavailable as reason:
         pytest.skip(f"no Apache Kafka: {reason}")
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node")
+    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=settings)
     try:
         yield broker
     finally:

@@ -13,8 +13,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from bench.brokers import Broker, start_kafka, start_strandline
+from bench.brokers import Broker, start_strandline
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
+from tests.clients.kafka_server import running_kafka
 from tests.differential.group_conversation import SETTINGS, Transcript, recorded, talk
 
 from strandline.codec.columns import columns_of
@@ -28,23 +29,10 @@ from strandline.coordinators.partitioning import KAFKAS_HASH, partition_of_group
 ANSWERS_MIN = 120
 
 
-def no_kafka() -> str | None:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as error:
-        return f"Apache Kafka cannot be had here: {error}"
-    return None
-
-
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if (reason := no_kafka()) is not None:
-        pytest.skip(reason)
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=SETTINGS)
-    try:
+    with running_kafka(tmp_path_factory, SETTINGS) as broker:
         yield broker
-    finally:
-        broker.discard()
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +114,12 @@ def test_the_records_that_are_left_say_the_same(kafka: Broker, strandline: Broke
 @pytest.mark.slow
 @pytest.mark.usefixtures("our_transcript")
 def test_kafkas_own_tool_reads_our_records(strandline: Broker) -> None:
-    if (reason := no_kafka()) is not None:
-        pytest.skip(reason)
+    try:
+        class_path = kafka_class_path()
+    except KafkaUnavailable as reason:
+        pytest.skip(f"no Apache Kafka: {reason}")
     segment = partition_directory(strandline, "tills") / "00000000000000000000.log"
-    tool = ["java", "-cp", kafka_class_path(), "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder"]
+    tool = ["java", "-cp", class_path, "org.apache.kafka.tools.DumpLogSegments", "--offsets-decoder"]
     dumped = subprocess.run([*tool, "--files", str(segment)], capture_output=True, text=True, check=True).stdout
     assert "isvalid: false" not in dumped
     commits = [line for line in dumped.splitlines() if '"group":"tills","topic":"t","partition":0' in line]

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from bench.brokers import Broker, start_kafka
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
+from bench.brokers import Broker
 from tests.cli.conftest import CommandLine
 from tests.clients.client import until
+from tests.clients.kafka_server import running_kafka
 
 from strandline.cli.acl.access import create_acls, delete_acls, read_acls
 from strandline.cli.acl.deciding import AuthorizerConfig, authorizer_of
@@ -57,18 +57,11 @@ OF_CLUSTER = [
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=SETTINGS)
-    try:
+    with running_kafka(tmp_path_factory, SETTINGS) as broker:
         for topic in TOPICS:
             broker.create_topic(topic, 1)
         create_acls(Cluster(broker.bootstrap, {}), OF_CLUSTER)
         yield broker
-    finally:
-        broker.discard()
 
 
 def random_acl(rng: random.Random) -> Acl:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
-from bench.brokers import Broker, start_kafka
+from bench.brokers import Broker
 from bench.clients.keyed import produce
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from bench.scenarios.compaction import alter, cleaned_up_to, wait_until_clean
 from confluent_kafka import Producer
+from tests.clients.kafka_server import running_kafka
 from tests.unit.log.cleaning_cases import read_index
 
 from strandline.codec.columns import BatchHeader, Record, decode_batch, encode_batch
@@ -59,16 +59,9 @@ class Left(NamedTuple):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    node = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=KAFKA_SETTINGS)
-    try:
+    with running_kafka(tmp_path_factory, KAFKA_SETTINGS) as node:
         node.create_topic(TOPIC, 1, SETTINGS)
         yield node
-    finally:
-        node.discard()
 
 
 def test_both_cleaners_leave_the_same_batches(broker: Broker, tmp_path: Path) -> None:

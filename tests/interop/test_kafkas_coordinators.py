@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.brokers import start_kafka
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from tests.cli.conftest import CommandLine
+from tests.clients.kafka_server import running_kafka
 
 import strandline
 from strandline.coordinators.partitioning import java_string_hash
@@ -24,12 +23,7 @@ IDS = ["orders", "group", "payments", "a", "polygenelubricants", "spark.orders",
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The directory of a Kafka that has stopped, with a position of each group and a use of each transactional id."""
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    kafka = start_kafka(tmp_path_factory.mktemp("kafka") / "node")
-    try:
+    with running_kafka(tmp_path_factory) as kafka:
         kafka.create_topic("t")
         settings = {"bootstrap.servers": kafka.bootstrap, "log_level": 0}
         for number, each in enumerate(IDS):
@@ -41,8 +35,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             commit(settings | {"group.id": each}, 100 + number)
         kafka.stop()
         yield kafka.data
-    finally:
-        kafka.discard()
 
 
 def commit(settings: dict[str, Any], offset: int) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.brokers import Broker, start_kafka
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
+from bench.brokers import Broker
 from confluent_kafka import Producer
+from tests.clients.kafka_server import running_kafka
 from tests.spark.source_ground import WAIT_S, client_of, consumed, end_of, fill, read
 
 from strandline.testing import embedded
@@ -30,13 +30,8 @@ SMALL_SEGMENTS = {"index.interval.bytes": "200", "segment.index.bytes": "240"}
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=KAFKA_SETTINGS)
-    yield broker
-    broker.discard()
+    with running_kafka(tmp_path_factory, KAFKA_SETTINGS) as broker:
+        yield broker
 
 
 def equals_the_consumer_in_parts(bootstrap: str, topic: str, rng: random.Random) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from bench.brokers import start_kafka
-from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from tests.clients.broker import BROKER_PROPERTIES, existing_bootstrap
+from tests.clients.kafka_server import running_kafka
 from tests.clients.shares.stories import SHARE_PROPERTIES
 
 from strandline.testing import embedded
@@ -26,12 +25,5 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        kafka_class_path()
-    except KafkaUnavailable as reason:
-        pytest.skip(f"no Apache Kafka: {reason}")
-    broker = start_kafka(tmp_path_factory.mktemp("kafka") / "node", settings=SHARE_PROPERTIES)
-    try:
+    with running_kafka(tmp_path_factory, SHARE_PROPERTIES) as broker:
         yield broker.bootstrap
-    finally:
-        broker.discard()
