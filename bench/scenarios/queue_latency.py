@@ -1,7 +1,7 @@
 """From produce to acquire, at a rate that leaves every server idle for most of the time.
 
-The same clients as in `queue`. They work flat out first, because a Java client that is not warm takes longer than the
-servers.
+The same clients as in `queue`. They work flat out first, and then for some minutes at this rate, because what is not
+warm in Java takes longer than all the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _latency(stage: Stage, servers: Sequence[QueueServer], other: str, note: str
             result = by_name[server.name].run(count=count, size_bytes=100, rate=RATE_PER_S, skip=RATE_PER_S)
             return {metric: result[metric] for metric in ("p50_ms", "p99_ms")}
 
-        samples = stage.take_turns(servers, work)
+        samples = stage.take_turns(servers, work, warm_rounds=stage.scaled(12, 0))
         for client in by_name.values():
             client.close()
     return [
