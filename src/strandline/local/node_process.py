@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from strandline.errors import WorldError
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
 LINE_BYTES_MAX = 1024
 STDERR_SHOWN_BYTES_MAX = 16 * 1024
