@@ -5,12 +5,9 @@ Without Java the recording is compared with a node. Another test holds the recor
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from bench.brokers import start_kafka
+from tests.clients.kafka_server import running_kafka
 from tests.differential.offsets_conversation import KINDS, SEEDS, SETTINGS, all_conversations, converse, recorded
-from tests.differential.test_groups import no_kafka
 
 import strandline
 
@@ -52,11 +49,6 @@ def test_the_conversations_touch_everything() -> None:
 
 @pytest.mark.slow
 @pytest.mark.java
-def test_the_recording_is_what_kafka_says(tmp_path: Path) -> None:
-    if (reason := no_kafka()) is not None:
-        pytest.skip(reason)
-    broker = start_kafka(tmp_path / "kafka", settings=SETTINGS)
-    try:
+def test_the_recording_is_what_kafka_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running_kafka(tmp_path_factory, SETTINGS) as broker:
         assert all_conversations(broker.port) == recorded()
-    finally:
-        broker.discard()

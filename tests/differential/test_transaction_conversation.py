@@ -7,11 +7,9 @@ beside a running Apache Kafka.
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 import pytest
-from bench.brokers import start_kafka
-from tests.differential.test_groups import no_kafka
+from tests.clients.kafka_server import running_kafka
 from tests.differential.transaction_conversation import (
     SEEDS,
     OnTheTable,
@@ -60,12 +58,6 @@ def test_the_conversations_touch_everything() -> None:
 
 @pytest.mark.slow
 @pytest.mark.java
-def test_the_recording_is_what_kafka_says(tmp_path: Path) -> None:
-    if (reason := no_kafka()) is not None:
-        pytest.skip(reason)
-    broker = start_kafka(tmp_path / "kafka")
-    try:
-        with contextlib.closing(OverTheWire(broker.port)) as kafka:
-            assert all_conversations(kafka) == recorded()
-    finally:
-        broker.discard()
+def test_the_recording_is_what_kafka_says(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with running_kafka(tmp_path_factory) as broker, contextlib.closing(OverTheWire(broker.port)) as kafka:
+        assert all_conversations(kafka) == recorded()
