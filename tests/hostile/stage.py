@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.hostile.machine_control import MachineControl
 from tests.hostile.neighbour import TOPIC, Neighbour
 from tests.hostile.peer import Peer
 from tests.hostile.process import standard_error, until
@@ -17,9 +18,12 @@ from strandline.codec.messages.find_coordinator_request import FindCoordinatorRe
 from strandline.local.embedded_broker import EmbeddedBroker
 
 STALL_MS_MAX = 50
-NOISE = 1 if os.environ.get("STRANDLINE_QUIET_MACHINE") else 6
-"""Neighbours on the same host, and other lanes of tests, make one turn cost up to four times the processor time that it
-cost a minute ago. What is wrong takes seconds; whoever has a machine for himself can hold us to the word."""
+IS_QUIET = bool(os.environ.get("STRANDLINE_QUIET_MACHINE"))
+NOISE_MIN = 6
+NOISE_BY_SLOWDOWN = 3
+"""Neighbours on the same host, and other lanes of tests, make one turn cost several times the processor time that it
+cost a minute ago; a computation beside the broker says how many times. What is wrong takes seconds. On a machine that
+does nothing else the limit holds to the word."""
 _STALLS = re.compile(
     r"loop stalls above \d+ ms: \d+, the longest \d+ ms, of our own doing at least (?P<ours_ms>\d+) ms"
 )
@@ -41,7 +45,7 @@ def stage(
     neighbour noticed nothing, that it stops with status 0, and that no turn of its loop computed for too long."""
     # With an endpoint for what clients push, so that every API is there.
     served = {"http.listener": "127.0.0.1:0", "node.id": NODE_ID, **(properties or {})}
-    with strandline.embedded(properties=served, data=data) as log:
+    with MachineControl() as control, strandline.embedded(properties=served, data=data) as log:
         log.create_topic(TOPIC)
         for topic, partitions in topics.items():
             settings = (configs or {}).get(topic, {})
@@ -54,7 +58,7 @@ def stage(
         assert log.pid == pid, "the broker was started anew"
         check_standard_error(pid)
         log.stop()
-        check_stalls(log.stderr_text())
+        check_stalls(log.stderr_text(), control.slowdown)
 
 
 def make_offsets_topic(log: EmbeddedBroker) -> None:
@@ -70,9 +74,10 @@ def check_standard_error(pid: int) -> None:
     assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
 
 
-def check_stalls(text: str) -> None:
-    """The processor time that one turn took for certain: that others use the machine too does not count."""
+def check_stalls(text: str, slowdown: float) -> None:
+    """Check the processor time that one turn took for certain: that others use the machine too does not count."""
     told = _STALLS.search(text)
     assert told is not None, f"no word of stalls: {text[-500:]}"
-    print(told[0])
-    assert int(told["ours_ms"]) < STALL_MS_MAX * NOISE, f"a turn of the loop took too long: {told[0]}"
+    print(told[0], f"; the machine was up to {slowdown:.1f} times slower than at best")
+    limit_ms = STALL_MS_MAX * (1 if IS_QUIET else max(NOISE_MIN, NOISE_BY_SLOWDOWN * slowdown))
+    assert int(told["ours_ms"]) < limit_ms, f"a turn of the loop took too long (limit {limit_ms:.0f} ms): {told[0]}"
