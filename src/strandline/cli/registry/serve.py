@@ -11,9 +11,9 @@ import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed, Interrupted, Unreachable, UsageFailed
-from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
+from strandline.cli.common.service_options import service_settings
 from strandline.schemas.records import SCHEMAS_TOPIC
 
 LISTEN_DEFAULT = "127.0.0.1:8081"
@@ -61,7 +61,7 @@ def serve(
     from strandline.errors import InvalidConfig
     from strandline.schemas.topic import SchemaTopicFailed
 
-    given = _settings(config, listen, properties)
+    given = service_settings(config, listen, properties, listen_default=LISTEN_DEFAULT)
     servers = bootstrap if bootstrap != BOOTSTRAP_DEFAULT else given.get("bootstrap.servers", bootstrap)
     of_client = [f"{name}={value}" for name, value in given.items() if not _is_of_service(name)]
     cluster, output = connect(servers, of_client, timeout), Output()
@@ -96,22 +96,3 @@ def serve(
 
 def _is_of_service(name: str) -> bool:
     return name.startswith(_OF_THE_SERVICE) or name == "bootstrap.servers"
-
-
-def _settings(config: Path | None, listen: str | None, properties: list[str] | None) -> dict[str, str]:
-    """Return the settings of the file, overruled by those of -X, and where the service listens."""
-    from strandline.config.properties import parse_properties
-
-    found: dict[str, str] = {}
-    if config is not None:
-        try:
-            found = parse_properties(config.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            why = (error.strerror or "").lower() if isinstance(error, OSError) else "it is no text"
-            raise UsageFailed(f"--config {config} cannot be read: {why}") from None
-    found |= key_values(properties, option="-X")
-    if listen is not None or "listeners" not in found:
-        listen = listen or LISTEN_DEFAULT
-        scheme = "https" if any(name.startswith("listeners.https.") for name in found) else "http"
-        found["listeners"] = listen if "://" in listen else f"{scheme}://{listen}"
-    return found

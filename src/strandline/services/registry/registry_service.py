@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
 
 from strandline.schemas.election import PrimaryElection, RegistryAddress
 from strandline.schemas.engine_table import all_types
@@ -21,25 +20,12 @@ from strandline.schemas.http.rest import RegistryApp
 from strandline.schemas.registry import SchemaRegistry
 from strandline.services.http.declared_rights import every_caller, public
 from strandline.services.http.door import HttpDoor
+from strandline.services.http.every_path import EveryPath
 from strandline.services.registry.registry_settings import RegistryServiceSettings
 from strandline.services.registry.subject_rights import rights_of
 
 SWITCH_S: Final = 0.0005
 """How long a thread that wants to run waits for one that computes: the writer and the reader wait for the loop."""
-
-
-class EveryPath(BaseRoute):
-    """A route for an application that routes on the raw path itself: Starlette's would decode `%2F` and `%0A` first."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self.endpoint = app
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        return Match.FULL, {}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app(scope, receive, send)
 
 
 class RegistryService:

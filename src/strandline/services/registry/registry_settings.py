@@ -9,22 +9,19 @@
 from __future__ import annotations
 
 import ssl
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strandline.client.security import ClientSecurity
 from strandline.errors import InvalidConfig
 from strandline.schemas.http.rest import DROPPED_BYTES_MAX
 from strandline.schemas.registry import RegistrySettings
-from strandline.security.tls.contexts import make_contexts
 from strandline.services.http.door_settings import DoorSettings
+from strandline.services.http.peers import peer_context
 
 HOST_NAME: Final = "host.name"
 _BODY_LIMIT: Final = "http.body.bytes.max"
 _EVERYWHERE: Final = ("", "0.0.0.0", "::")
-_TRUST_STORE: Final = "ssl.truststore."
 
 
 @dataclass(frozen=True)
@@ -49,19 +46,5 @@ class RegistryServiceSettings:
         return cls(replace(door, hosts=door.hosts | {host_name.lower()}), registry, host_name)
 
     def primary_context(self) -> ssl.SSLContext:
-        """Return the context that checks the certificate of another registry, and shows our own.
-
-        It trusts what `listeners.https.ssl.truststore.*` names, else what the service trusts the brokers by, else the
-        authorities of the machine. The name of the host must be that of the certificate.
-        """
-        has_own = any(name.startswith(_TRUST_STORE) for name in self.door.tls)
-        client = ClientSecurity.of(self.door.client).kafka()
-
-        def text(name: str) -> str | None:
-            if name == "ssl.endpoint.identification.algorithm":
-                return "https"
-            if name.startswith(_TRUST_STORE) and not has_own:
-                return client.get(name)
-            return self.door.tls_text(name)
-
-        return make_contexts(text, now_s=time.time(), is_server=False).client
+        """Return the context that checks the certificate of another registry, and shows our own."""
+        return peer_context(self.door)
