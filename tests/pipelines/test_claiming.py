@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from strandline.pipelines.failures import PipelineRefused
-from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, SourceTopic
 from strandline.pipelines.run.outputs import Wanted, topics_of, wanted_topics
 from strandline.pipelines.run.progress import taken
 from strandline.pipelines.versions.state import (
@@ -46,8 +46,8 @@ SHOP = Pipeline(
     "shop",
     "shop.py",
     {
-        "orders": Source("orders", "t-orders", dead_letters="t-dead"),
-        "rates": Source("rates", "t-rates", key=("id",), is_table=True),
+        "orders": SourceTopic("orders", "t-orders", dead_letters="t-dead"),
+        "rates": SourceTopic("rates", "t-rates", key=("id",), is_table=True),
     },
     {
         "paid": dataset("paid", Kind.TEMPORARY, "rates", "orders"),

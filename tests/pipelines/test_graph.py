@@ -10,7 +10,7 @@ import pytest
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.language.declaring import Declarations
 from strandline.pipelines.language.graph import arranged, check_inputs, dead_letters_behind, outside_inputs
-from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Place, Source
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Place, SourceTopic
 
 
 def dataset(name: str, *inputs: str, kind: Kind = Kind.STREAM, **more: Any) -> Dataset:
@@ -18,18 +18,18 @@ def dataset(name: str, *inputs: str, kind: Kind = Kind.STREAM, **more: Any) -> D
     return Dataset(name, kind, lambda: None, inputs, topic=topic, at=Place("shop.py", 7), **more)
 
 
-def source(name: str, **more: Any) -> Source:
-    return Source(name, more.pop("topic", name), at=Place("shop.py", 3), **more)
+def source(name: str, **more: Any) -> SourceTopic:
+    return SourceTopic(name, more.pop("topic", name), at=Place("shop.py", 3), **more)
 
 
-def pipeline(*things: Source | Dataset, known: Collection[str] | None = ()) -> Pipeline:
+def pipeline(*things: SourceTopic | Dataset, known: Collection[str] | None = ()) -> Pipeline:
     declared = Declarations("shop.py")
-    declared.sources.update({each.name: each for each in things if isinstance(each, Source)})
+    declared.sources.update({each.name: each for each in things if isinstance(each, SourceTopic)})
     declared.datasets.update({each.name: each for each in things if isinstance(each, Dataset)})
     return arranged(declared, "shop", known=known)
 
 
-def refusal(*things: Source | Dataset, known: Iterable[str] = ()) -> str:
+def refusal(*things: SourceTopic | Dataset, known: Iterable[str] = ()) -> str:
     with pytest.raises(PipelineRefused) as refused:
         pipeline(*things, known=list(known))
     assert "\n" not in str(refused.value)

@@ -16,7 +16,7 @@ from typing import Final
 from strandline.codec.message_codec import encode
 from strandline.codec.messages.list_sinks_request import ListSinksRequest
 from strandline.codec.messages.list_sinks_response import ListedSink, ListSinksResponse
-from strandline.coordinators.transactions.sinks import NO_NOTE, Sink
+from strandline.coordinators.transactions.sinks import NO_NOTE, BatchedSink
 from strandline.coordinators.transactions.transaction import TransactionStatus
 from strandline.coordinators.transactions.transaction_shard import TransactionShard
 from strandline.errors import ErrorCode
@@ -49,7 +49,7 @@ def handle(context: RequestContext, request: ListSinksRequest) -> None:
     reply_in_parts(context, around, encoded())
 
 
-def _listed(shard: TransactionShard, sink: Sink, *, with_note: bool) -> ListedSink:
+def _listed(shard: TransactionShard, sink: BatchedSink, *, with_note: bool) -> ListedSink:
     # The ids may have gone since the request came, and the sink with them.
     found = [shard.transactions.get(each) for each in sink.transactional_ids]
     return ListedSink(

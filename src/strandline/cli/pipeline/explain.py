@@ -20,7 +20,7 @@ from strandline.cli.pipeline.run import File, SparkSettings, Verbose
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from strandline.pipelines.language.model import Dataset, KnownDataset, Pipeline, Source
+    from strandline.pipelines.language.model import Dataset, KnownDataset, Pipeline, SourceTopic
     from strandline.pipelines.run.compiling import CompiledQuery
 
 NOWHERE = "127.0.0.1:9"
@@ -168,7 +168,7 @@ def _show(output: Output, pipeline: Pipeline, known: dict[str, KnownDataset]) ->
         output.hanging("  writes   ", "           ", written_in_words(dataset))
 
 
-def source_in_words(source: Source) -> str:
+def source_in_words(source: SourceTopic) -> str:
     kind = f"as a table, the newest record of each {', '.join(source.key)}" if source.is_table else "as a stream"
     words = [f"topic {source.topic} {kind}"]
     if source.is_of_registry:

@@ -32,7 +32,7 @@ from strandline.coordinators.transactions.sinks import (
     NO_BATCH,
     NO_NOTE,
     BatchDecision,
-    Sink,
+    BatchedSink,
     TaskTransaction,
 )
 from strandline.coordinators.transactions.step_context import Transactions, TransactionStepContext
@@ -109,7 +109,7 @@ def is_sink_id(sink_id: str) -> bool:
     return 0 < len(sink_id) <= SINK_ID_CHARACTERS_MAX and SINK_END not in sink_id
 
 
-def is_rolling(sink: Sink | None, known: Transactions) -> bool:
+def is_rolling(sink: BatchedSink | None, known: Transactions) -> bool:
     """Return whether not all of the last decision is carried out."""
     if sink is None or not known.unrolled:
         return False
@@ -227,7 +227,7 @@ def roll(step: TransactionStepContext) -> None:
         step.start_timer(ROLL_KEY, 0)
 
 
-def abort_listed(request: CommitBatchRequest, sink: Sink, step: TransactionStepContext) -> None:
+def abort_listed(request: CommitBatchRequest, sink: BatchedSink, step: TransactionStepContext) -> None:
     """Abort what another attempt wrote for a batch that is committed: it counts for nothing, and holds back readers.
 
     A late copy of the request that was decided names transactions that are committed. If one is open with the same

@@ -37,7 +37,7 @@ class BatchDecision(NamedTuple):
 
 
 @dataclass(slots=True)
-class Sink:
+class BatchedSink:
     sink_id: str
     last_batch_id: int = NO_BATCH
     decided_ms: int = NEVER

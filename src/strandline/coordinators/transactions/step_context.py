@@ -15,7 +15,7 @@ from strandline.coordinators.transactions.events import (
     SendMarkers,
     TransactionTimer,
 )
-from strandline.coordinators.transactions.sinks import Sink
+from strandline.coordinators.transactions.sinks import BatchedSink
 from strandline.coordinators.transactions.transaction import Transaction
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import transaction_record
@@ -77,7 +77,7 @@ class Transactions:
         """Allocated, and then not needed."""
         self.clients: dict[str, tuple[str, str]] = {}
         """Client id and host of the producer that last initialized the transactional id."""
-        self.sinks: dict[str, Sink] = {}
+        self.sinks: dict[str, BatchedSink] = {}
         """By sink id; also those that have transactional ids and no decision yet."""
         self.unrolled: dict[str, None] = {}
         """Transactional ids whose Prepare state has no record of its own yet. It follows from the record of a sink's
@@ -99,10 +99,10 @@ class Transactions:
             self.sink(sink_id).transactional_ids.pop(transactional_id, None)
             self.maybe_forget_sink(sink_id)
 
-    def sink(self, sink_id: str) -> Sink:
+    def sink(self, sink_id: str) -> BatchedSink:
         sink = self.sinks.get(sink_id)
         if sink is None:
-            sink = self.sinks[sink_id] = Sink(sink_id)
+            sink = self.sinks[sink_id] = BatchedSink(sink_id)
         return sink
 
     def maybe_forget_sink(self, sink_id: str) -> None:

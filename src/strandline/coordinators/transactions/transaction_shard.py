@@ -24,7 +24,7 @@ from strandline.coordinators.transactions.events import (
     TransactionTimerKind,
 )
 from strandline.coordinators.transactions.sink_records import decode_decision, is_of_sink
-from strandline.coordinators.transactions.sinks import Sink
+from strandline.coordinators.transactions.sinks import BatchedSink
 from strandline.coordinators.transactions.step_context import (
     OverdueTransaction,
     Postponed,
@@ -58,7 +58,7 @@ class TransactionShard:
         return self._known.by_id
 
     @property
-    def sinks(self) -> dict[str, Sink]:
+    def sinks(self) -> dict[str, BatchedSink]:
         """By sink id; to look at."""
         return self._known.sinks
 

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from strandline.pipelines.failures import refused
-from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, Source, Watermark
+from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, SourceTopic, Watermark
 from strandline.views.failures import DefinitionRefused
 from strandline.views.schema import parse_schema
 
@@ -24,7 +24,7 @@ _DELAY: Final = re.compile(
 )
 
 
-def check_source(declared: Source) -> None:
+def check_source(declared: SourceTopic) -> None:
     at = declared.at
     check_name("the source", declared.name, at)
     check_topic(declared.topic, at)
@@ -43,7 +43,7 @@ def check_source(declared: Source) -> None:
         raise refused(f"the source {declared.name} is a table, which has no watermark: leave out key or watermark", at)
 
 
-def _check_schema(declared: Source) -> None:
+def _check_schema(declared: SourceTopic) -> None:
     """Refuse what Spark would refuse, before topics are made and Java is started."""
     schema = (declared.schema or "").strip()
     if not schema or declared.is_of_registry or _ONLY_SPARKS.search(schema):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.checks import check_dataset, check_name, check_source, watermark_of
-from strandline.pipelines.language.model import Dataset, Kind, Place, Source, Watermark
+from strandline.pipelines.language.model import Dataset, Kind, Place, SourceTopic, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class Declarations:
 
     file: str
     name: str | None = None
-    sources: dict[str, Source] = field(default_factory=dict)
+    sources: dict[str, SourceTopic] = field(default_factory=dict)
     datasets: dict[str, Dataset] = field(default_factory=dict)
 
 
@@ -111,11 +111,11 @@ def source(
     watermark: tuple[str, str] | None = None,
     dead_letters: str | None = None,
     options: Mapping[str, str] | None = None,
-) -> Source:
+) -> SourceTopic:
     """A topic that others write. With `schema` (Spark's DDL, or its StructType) its values are JSON; with `key` it is a
     table: the newest record of each key."""
     at = _here()
-    declared = Source(
+    declared = SourceTopic(
         name=name,
         topic=name if topic is None else topic,
         schema=_ddl(schema),
@@ -227,7 +227,7 @@ def _dataset(
 # What was said, noted; SQL files come in here
 
 
-def declare_source(declared: Source) -> None:
+def declare_source(declared: SourceTopic) -> None:
     check_source(declared)
     _note(declared)
 
@@ -237,14 +237,14 @@ def declare_dataset(declared: Dataset) -> None:
     _note(declared)
 
 
-def _note(declared: Source | Dataset) -> None:
+def _note(declared: SourceTopic | Dataset) -> None:
     declarations = _current.get()
     if declarations is None:
         return
     before = declarations.sources.get(declared.name) or declarations.datasets.get(declared.name)
     if before is not None:
         raise refused(f"{declared.name} is declared already at {before.at}: give one of them another name", declared.at)
-    if isinstance(declared, Source):
+    if isinstance(declared, SourceTopic):
         declarations.sources[declared.name] = declared
     else:
         declarations.datasets[declared.name] = declared

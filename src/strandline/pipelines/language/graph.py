@@ -7,7 +7,7 @@ from typing import Final
 
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.declaring import Declarations
-from strandline.pipelines.language.model import Dataset, Pipeline, Place, Source
+from strandline.pipelines.language.model import Dataset, Pipeline, Place, SourceTopic
 
 _DECORATE: Final = "decorate a function with @pipeline.stream"
 
@@ -40,7 +40,7 @@ def outside_inputs(pipeline: Pipeline) -> list[str]:
     return [each for each in named if each not in pipeline.sources and each not in pipeline.datasets]
 
 
-def _check_inputs(sources: Mapping[str, Source], datasets: Mapping[str, Dataset], known: Collection[str]) -> None:
+def _check_inputs(sources: Mapping[str, SourceTopic], datasets: Mapping[str, Dataset], known: Collection[str]) -> None:
     names = [*sources, *datasets, *known]
     for dataset in datasets.values():
         for each in dataset.inputs:
@@ -119,9 +119,9 @@ def dead_letters_behind(pipeline: Pipeline, dataset: Dataset) -> str | None:
     return None
 
 
-def sources_of(pipeline: Pipeline, dataset: Dataset) -> list[Source]:
+def sources_of(pipeline: Pipeline, dataset: Dataset) -> list[SourceTopic]:
     """Return the sources that the query of a dataset reads, through temporary views."""
-    found: dict[str, Source] = {}
+    found: dict[str, SourceTopic] = {}
     for name in dataset.inputs:
         inner = pipeline.datasets.get(name)
         if inner is not None and not inner.kind.has_topic:

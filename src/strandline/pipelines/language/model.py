@@ -57,7 +57,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceTopic:
     """A topic that is read and not written."""
 
     name: str
@@ -129,7 +129,7 @@ class Dataset:
 class Pipeline:
     name: str
     file: str
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SourceTopic]
     datasets: Mapping[str, Dataset]
     """In an order in which each comes after what it reads."""
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language import declaring
 from strandline.pipelines.language.checks import watermark_of
-from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, Source
+from strandline.pipelines.language.model import REGISTRY, Dataset, Kind, Place, SourceTopic
 from strandline.pipelines.language.sql_reading import StatementReader, place_of
 from strandline.pipelines.language.sql_tokens import NotSql, Relation, Token, relations, statements
 from strandline.spark.error_translation import explain_failure
@@ -48,7 +48,7 @@ def declare(text: str, file: str) -> None:
         found = list(statements(text))
     except NotSql as error:
         raise refused(str(error), place_of(text, file, error.at)) from None
-    sources: list[Source] = []
+    sources: list[SourceTopic] = []
     datasets: list[tuple[Dataset, list[Relation]]] = []
     for tokens in found:
         _Statement(text, file, tokens).declare(sources, datasets)
@@ -74,7 +74,7 @@ def _changes(dataset: Dataset, read: list[Relation]) -> frozenset[str]:
 class _Statement(StatementReader):
     """What one statement declares."""
 
-    def declare(self, sources: list[Source], datasets: list[tuple[Dataset, list[Relation]]]) -> None:
+    def declare(self, sources: list[SourceTopic], datasets: list[tuple[Dataset, list[Relation]]]) -> None:
         if self.maybe("PIPELINE"):
             declaring.name_pipeline(self.name("the pipeline's name"), self.at)
             self.end()
@@ -101,7 +101,7 @@ class _Statement(StatementReader):
 
     # CREATE SOURCE
 
-    def _source(self) -> Source:
+    def _source(self) -> SourceTopic:
         name = self.name("the source's name")
         schema = self.parenthesised_text() if self.is_sign("(") else None
         key: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class _Statement(StatementReader):
                     letters = self.quoted()
                 case "OPTIONS":
                     options = self.options()
-        return Source(name, topic, schema, key, bool(key), watermark, letters, options, self.at)
+        return SourceTopic(name, topic, schema, key, bool(key), watermark, letters, options, self.at)
 
     # CREATE STREAM, TABLE, VIEW
 

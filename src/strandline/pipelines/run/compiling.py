@@ -17,7 +17,15 @@ from strandline.pipelines.failures import PipelineRefused, refused
 from strandline.pipelines.language.declaring import running_on
 from strandline.pipelines.language.graph import check_inputs, dead_letters_behind, sources_of
 from strandline.pipelines.language.loading import modules_of
-from strandline.pipelines.language.model import Dataset, Kind, KnownDataset, Pipeline, Place, Source, dead_letters_name
+from strandline.pipelines.language.model import (
+    Dataset,
+    Kind,
+    KnownDataset,
+    Pipeline,
+    Place,
+    SourceTopic,
+    dead_letters_name,
+)
 from strandline.pipelines.run import encoding
 from strandline.pipelines.run.inputs import Reader
 from strandline.pipelines.run.source_schemas import SourceSchemas
@@ -46,10 +54,10 @@ class Wiring:
     """Of the source, for all queries: maxOffsetsPerTrigger ..."""
     schemas_at: str = ""
     """The cluster whose registry has the schemas of sources; empty: the same."""
-    sources: Mapping[str, Mapping[str, Source]] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, SourceTopic]] = field(default_factory=dict)
     """By query and name, sources that begin where the query began; the others are as the file declares them."""
 
-    def source(self, query: str, declared: Source) -> Source:
+    def source(self, query: str, declared: SourceTopic) -> SourceTopic:
         return self.sources.get(query, {}).get(declared.name, declared)
 
     def write_topic(self, dataset: Dataset) -> str:
@@ -181,7 +189,7 @@ class _Compiler:
             reader_schema=reader_schema,
         )
 
-    def letters(self, source: Source) -> CompiledQuery:
+    def letters(self, source: SourceTopic) -> CompiledQuery:
         assert source.dead_letters is not None
         name = dead_letters_name(source.name)
         frame = self._reader(name.replace(" ", "-")).dead_letters(self._where.source(name, source))

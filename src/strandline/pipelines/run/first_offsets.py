@@ -20,7 +20,7 @@ from strandline.client.cluster_client import EARLIEST, LATEST
 from strandline.client.security import spark_options_of
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import refused
-from strandline.pipelines.language.model import Dataset, Kind, Pipeline, Source, dead_letters_name
+from strandline.pipelines.language.model import Dataset, Kind, Pipeline, SourceTopic, dead_letters_name
 from strandline.pipelines.versions.state import SourceStart, VersionState
 from strandline.spark.source.offset_json import TOPIC_IDS
 from strandline.spark.source.options import parse_options
@@ -31,14 +31,14 @@ Starts = dict[str, dict[str, SourceStart]]
 """By query and source."""
 
 
-def sources_of(pipeline: Pipeline) -> dict[str, list[Source]]:
+def sources_of(pipeline: Pipeline) -> dict[str, list[SourceTopic]]:
     """Return the sources that each query reads, also through temporary views."""
     found = {dead_letters_name(each.name): [each] for each in pipeline.sources.values() if each.dead_letters}
     return found | {each.name: list(_read_by(pipeline, each).values()) for each in pipeline.written}
 
 
-def _read_by(pipeline: Pipeline, dataset: Dataset) -> dict[str, Source]:
-    found: dict[str, Source] = {}
+def _read_by(pipeline: Pipeline, dataset: Dataset) -> dict[str, SourceTopic]:
+    found: dict[str, SourceTopic] = {}
     for name in dataset.inputs:
         inner = pipeline.datasets.get(name)
         if inner is not None and inner.kind is Kind.TEMPORARY:
@@ -91,12 +91,12 @@ def carried_over(
     return found
 
 
-def is_moving(bootstrap: str, source: Source) -> bool:
+def is_moving(bootstrap: str, source: SourceTopic) -> bool:
     """Return whether the source starts where the log ends when it is asked."""
     return _options(bootstrap, source).starts_with_the_next_record
 
 
-def first_read(bootstrap: str, source: Source) -> dict[TopicPartition, int]:
+def first_read(bootstrap: str, source: SourceTopic) -> dict[TopicPartition, int]:
     """Return the offsets at which a source of `beginning_there` begins; other partitions begin with their first."""
     options = _options(bootstrap, source)
     fixed = {TopicPartition(source.topic, int(each)): at for each, at in (_fixed(options) or {}).items()}
@@ -105,7 +105,7 @@ def first_read(bootstrap: str, source: Source) -> dict[TopicPartition, int]:
 
 def beginning_there(
     bootstrap: str, pipeline: Pipeline, starts: Mapping[str, Mapping[str, SourceStart]]
-) -> dict[str, dict[str, Source]]:
+) -> dict[str, dict[str, SourceTopic]]:
     """Return the sources by query and name, with an option that says where they began."""
     return {
         query: {each.name: _beginning_at(bootstrap, each, starts.get(query, {}).get(each.name)) for each in sources}
@@ -113,7 +113,7 @@ def beginning_there(
     }
 
 
-def _beginning_at(bootstrap: str, source: Source, start: SourceStart | None) -> Source:
+def _beginning_at(bootstrap: str, source: SourceTopic, start: SourceStart | None) -> SourceTopic:
     if start is None or start.offsets == _fixed(_options(bootstrap, source)):
         return source
     began: dict[str, dict[str, Any]] = {source.topic: dict(start.offsets)}
@@ -122,7 +122,7 @@ def _beginning_at(bootstrap: str, source: Source, start: SourceStart | None) -> 
     return replace(source, options={**source.options, "startAt": json.dumps(began)})
 
 
-def _began(before: VersionState, query: str, source: Source) -> SourceStart | None:
+def _began(before: VersionState, query: str, source: SourceTopic) -> SourceStart | None:
     """Return where the version before began to read what this query reads; None if it never read that topic."""
     own = before.starts.get(query, {}).get(source.name)
     if own is not None and own.topic == source.topic:
@@ -150,7 +150,7 @@ def _first_of(starts: list[SourceStart]) -> SourceStart:
 
 
 def _still_there(
-    bootstrap: str, source: Source, starts: Mapping[str, SourceStart], tell: Callable[[str], None]
+    bootstrap: str, source: SourceTopic, starts: Mapping[str, SourceStart], tell: Callable[[str], None]
 ) -> dict[str, SourceStart]:
     """Return the starts without the partitions whose first records are removed, which begin where their log begins.
 
@@ -180,7 +180,7 @@ def _still_there(
     }
 
 
-def _options(bootstrap: str, source: Source) -> SourceOptions:
+def _options(bootstrap: str, source: SourceTopic) -> SourceOptions:
     said = {name: value for name, value in source.options.items() if name.lower() != "columns"}
     wanted = {**spark_options_of(bootstrap), "subscribe": source.topic, "startingOffsets": "earliest"}
     return parse_options({**wanted, **said}, streaming=True)
@@ -196,7 +196,7 @@ def _fixed(options: SourceOptions) -> dict[str, int] | None:
     return None
 
 
-def _asked(bootstrap: str, source: Source) -> SourceStart:
+def _asked(bootstrap: str, source: SourceTopic) -> SourceStart:
     planner = Planner(_options(bootstrap, source))
     try:
         partitions = planner.partitions()

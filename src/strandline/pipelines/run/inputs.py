@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 from strandline.client.security import spark_options_of
 from strandline.pipelines.failures import guess, refused
 from strandline.pipelines.language.json_values import CORRUPT, READ, RowReading, ddl, is_known, source_parses
-from strandline.pipelines.language.model import Kind, KnownDataset, Source
+from strandline.pipelines.language.model import Kind, KnownDataset, SourceTopic
 from strandline.pipelines.run.encoding import DELETED, column, decode, header, is_record
 from strandline.pipelines.run.source_schemas import SourceSchemas
 from strandline.spark.error_translation import explain_failure
@@ -104,7 +104,7 @@ class Reader:
         fields = [*in_key, *(each for each in of_value.fields if each.name not in of.key)]
         rows = RowReading(StructType(fields), of.key, reader_schema=of.reader_schema)
         if of.kind.has_keys and not as_changes:
-            records = self._newest_rows(Source(of.topic, of.topic), rows)
+            records = self._newest_rows(SourceTopic(of.topic, of.topic), rows)
         else:
             records = self.records(of.topic, "key,value" if of.key else "", rows.options)
         kept = []
@@ -120,7 +120,7 @@ class Reader:
 
     # Sources
 
-    def source(self, of: Source, *, as_changes: bool) -> DataFrame:
+    def source(self, of: SourceTopic, *, as_changes: bool) -> DataFrame:
         if of.schema is None:
             return self._marked(self.records(of.topic, "key,value,timestamp", of.options), of)
         rows = self._rows(of)
@@ -141,7 +141,7 @@ class Reader:
             records = rows.refusing(records, of.name, of.topic)
         return self._marked(records.select(*rows.columns(), *kept), of)
 
-    def _newest_rows(self, of: Source, rows: RowReading) -> DataFrame:
+    def _newest_rows(self, of: SourceTopic, rows: RowReading) -> DataFrame:
         """As `newest`, with what the source makes of keys and values. Records without a key are among them."""
         records = self._batch(of.topic, {**of.options}, rows.options)
         if not rows.needs_value:
@@ -151,7 +151,7 @@ class Reader:
         newest = records.groupBy("key").agg(F.max_by(F.struct(*columns), "offset").alias("newest"))
         return newest.select("key", "newest.*").where("value IS NOT NULL")
 
-    def dead_letters(self, of: Source) -> DataFrame:
+    def dead_letters(self, of: SourceTopic) -> DataFrame:
         """Return the records of a source that do not fit its schema, as they are, with where they come from and why."""
         rows = self._rows(of)
         records = rows.parsed(self.records(of.topic, _LETTER, {**_without_columns(of), **rows.options}))
@@ -160,11 +160,11 @@ class Reader:
         headers = F.array(*(header(name, value) for name, value in told.items()))
         return bad.select("key", "value", headers.alias("headers"))
 
-    def _rows(self, of: Source) -> RowReading:
+    def _rows(self, of: SourceTopic) -> RowReading:
         reader = self._schemas.of(of)
         return RowReading(self._schema(of), of.key, reader_schema=None if reader is None else reader.option())
 
-    def _schema(self, of: Source) -> StructType:
+    def _schema(self, of: SourceTopic) -> StructType:
         try:
             schema = StructType.fromDDL(self._schemas.ddl(of))
         except PySparkException as error:
@@ -186,7 +186,7 @@ class Reader:
                 )
         return schema
 
-    def _marked(self, frame: DataFrame, of: Source) -> DataFrame:
+    def _marked(self, frame: DataFrame, of: SourceTopic) -> DataFrame:
         if of.watermark is None:
             return frame
         name = of.watermark.column
@@ -204,11 +204,11 @@ class Reader:
         return frame.withWatermark(name, of.watermark.delay)
 
 
-def _columns(of: Source) -> list[str]:
+def _columns(of: SourceTopic) -> list[str]:
     """Columns of the record that the user wants beside those of the value: `options={"columns": "timestamp"}`."""
     said = next((value for name, value in of.options.items() if name.lower() == "columns"), "")
     return [each.strip() for each in said.split(",") if each.strip()]
 
 
-def _without_columns(of: Source) -> dict[str, str]:
+def _without_columns(of: SourceTopic) -> dict[str, str]:
     return {name: value for name, value in of.options.items() if name.lower() != "columns"}

@@ -16,7 +16,7 @@ from strandline.pipelines.language.model import (
     Kind,
     KnownDataset,
     Pipeline,
-    Source,
+    SourceTopic,
     dead_letters_name,
     versioned_topic,
 )
@@ -137,7 +137,7 @@ def check_sources(bootstrap: str, pipeline: Pipeline) -> None:
             raise _missing(source, partitions)
 
 
-def _missing(source: Source, topics: Iterable[str]) -> PipelineRefused:
+def _missing(source: SourceTopic, topics: Iterable[str]) -> PipelineRefused:
     return refused(
         f"the topic {source.topic} of the source {source.name} does not exist{guess(source.topic, topics)}: create it "
         f"with `strandline topic create {source.topic}`, or correct the name",

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Final
 from strandline.client.cluster_client import EARLIEST, ClientSettings, ClusterClient
 from strandline.ids import TopicPartition
 from strandline.pipelines.failures import refused
-from strandline.pipelines.language.model import Kind, KnownDataset, Pipeline, Source
+from strandline.pipelines.language.model import Kind, KnownDataset, Pipeline, SourceTopic
 from strandline.pipelines.run import compiling, first_offsets, queries
 from strandline.pipelines.run.checkpoint_files import (
     LocalCheckpoint,
@@ -198,7 +198,7 @@ class _Query:
                     "--from-beginning`"
                 )
 
-    def _sources(self) -> list[Source]:
+    def _sources(self) -> list[SourceTopic]:
         declared = first_offsets.sources_of(self._of.pipeline).get(self._name, [])
         return [self._of.wiring.source(self._name, each) for each in declared]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from strandline.client.cluster_client import ClientSettings
 from strandline.pipelines.failures import refused
 from strandline.pipelines.language.graph import sources_of
-from strandline.pipelines.language.model import Dataset, Pipeline, Source, dead_letters_name
+from strandline.pipelines.language.model import Dataset, Pipeline, SourceTopic, dead_letters_name
 from strandline.spark.error_translation import SparkFailed
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class SourceSchemas:
         self._settings = ClientSettings(bootstrap)
         self._chosen: dict[str, ReaderSchema] = {}
 
-    def of(self, each: Source | Dataset) -> ReaderSchema | None:
+    def of(self, each: SourceTopic | Dataset) -> ReaderSchema | None:
         """Return what a source is read by, or a dataset written; None if it is no registry's. Raise PipelineRefused."""
         if not each.is_of_registry:
             return None
@@ -35,7 +35,7 @@ class SourceSchemas:
                 raise refused(f"{each.name} has no schema: {error}", each.at) from error
         return self._chosen[each.subject]
 
-    def ddl(self, source: Source) -> str:
+    def ddl(self, source: SourceTopic) -> str:
         """Return the columns of a source, in Spark's words."""
         reader = self.of(source)
         if reader is None:
@@ -48,7 +48,7 @@ class SourceSchemas:
         except SparkFailed as error:
             raise refused(f"the source {source.name} can not be read: {error}", source.at) from error
 
-    def words(self, sources: Iterable[Source]) -> tuple[str, ...]:
+    def words(self, sources: Iterable[SourceTopic]) -> tuple[str, ...]:
         """Return which version each of the sources is read by, for those of a registry."""
         found = ((each.name, self.of(each)) for each in sources)
         return tuple(f"{name}: {reader.words}" for name, reader in found if reader is not None)
