@@ -73,7 +73,21 @@ REBUILD_POINTS: Final = (
     "remove-done",
 )
 """In the rebuild of a pipeline, the switch to the new version and the removal of the old one."""
-_POINTS: Final = frozenset((*SWAP_POINTS, *SINK_POINTS, *REBUILD_POINTS))
+SQL_SINK_POINTS: Final = (
+    "sql-sink-begun",
+    "sql-sink-rows-written",
+    "sql-sink-offsets-stored",
+    "sql-sink-committed",
+)
+"""In the transaction in which a SQL sink writes a batch, and behind it."""
+SQL_SWAP_POINTS: Final = (
+    "sql-swap-old-renamed",
+    "sql-swap-new-renamed",
+    "sql-swap-offsets-moved",
+    "sql-swap-committed",
+)
+"""In the transaction in which a SQL sink puts fresh tables in the place of the old ones, and behind it."""
+_POINTS: Final = frozenset((*SWAP_POINTS, *SINK_POINTS, *REBUILD_POINTS, *SQL_SINK_POINTS, *SQL_SWAP_POINTS))
 
 
 class PlantedFault(Exception):

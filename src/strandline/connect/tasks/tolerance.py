@@ -1,0 +1,143 @@
+"""What happens to a record that cannot be converted, transformed or written: `errors.tolerance` and dead letters."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+from strandline.client.security import librdkafka_of
+from strandline.connect.failures import ConnectFailed, RetriableFailure
+from strandline.connect.herder.config_state import TaskId
+from strandline.connect.herder.state_topics import quiet, translated
+from strandline.connect.tasks.metrics import TaskMetrics
+from strandline.connect.tasks.settings import ConnectTaskSettings
+
+log = logging.getLogger("strandline.connect")
+
+PREFIX: Final = "__connect.errors."
+FLUSH_S: Final = 30.0
+KEY_CONVERTER: Final = "KEY_CONVERTER"
+VALUE_CONVERTER: Final = "VALUE_CONVERTER"
+HEADER_CONVERTER: Final = "HEADER_CONVERTER"
+TRANSFORMATION: Final = "TRANSFORMATION"
+TASK_PUT: Final = "TASK_PUT"
+
+
+@dataclass(frozen=True)
+class RawRecord:
+    """A record of a topic as it is there."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition} at offset {self.offset}"
+
+
+class BadRecord(ConnectFailed):
+    """A record that failed at one stage."""
+
+    def __init__(self, stage: str, place: str, error: Exception) -> None:
+        super().__init__(f"{_STAGES.get(stage, stage)} of {place} failed: {error}")
+        self.stage = stage
+        self.error = error
+
+
+_STAGES: Final = {
+    KEY_CONVERTER: "converting the key",
+    VALUE_CONVERTER: "converting the value",
+    HEADER_CONVERTER: "converting the headers",
+    TRANSFORMATION: "transforming",
+    TASK_PUT: "writing",
+}
+
+
+class Tolerance:
+    """Decides about bad records of one task, and keeps those of a sink as dead letters."""
+
+    def __init__(
+        self, bootstrap: str, task: TaskId, class_name: str, settings: ConnectTaskSettings, metrics: TaskMetrics
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._task = task
+        self._class_name = class_name
+        self._settings = settings
+        self._metrics = metrics
+        self._producer: Any = None
+        self._failed: list[Any] = []
+
+    def take(self, bad: BadRecord, raw: RawRecord | None) -> None:
+        """Leave a record out, or raise what failed. A dead letter is sent before its offset is committed."""
+        self._metrics.failures += 1
+        settings = self._settings
+        if settings.errors_log_enable:
+            content = f"; {raw!r}" if settings.errors_log_include_messages else ""
+            log.error("%s: %s%s", self._task, bad, content)
+        if settings.errors_tolerance != "all":
+            raise bad
+        self._metrics.skipped += 1
+        if settings.dead_letters and raw is not None:
+            self._send(bad, raw)
+
+    def flush(self) -> None:
+        """Wait until every dead letter is stored. Raise RetriableFailure if one is not."""
+        if self._producer is None:
+            return
+        left = self._producer.flush(FLUSH_S)
+        if left or self._failed:
+            why = self._failed[0].str() if self._failed else f"{left} are on their way after {FLUSH_S:g} s"
+            self._failed.clear()
+            raise RetriableFailure(f"dead letters cannot be written to {self._settings.dead_letters}: {why}")
+
+    def _send(self, bad: BadRecord, raw: RawRecord) -> None:
+        kafka = import_module("confluent_kafka")
+        headers: list[tuple[str, bytes | None]] = list(raw.headers)
+        if self._settings.dead_letter_headers:
+            headers += self._context(bad, raw)
+        try:
+            if self._producer is None:
+                settings = {"client.id": f"connector-dlq-producer-{self._task}", "log_level": 0}
+                self._producer = kafka.Producer(
+                    librdkafka_of(self._bootstrap) | settings | {"enable.idempotence": True}, logger=quiet
+                )
+            self._producer.produce(
+                self._settings.dead_letters,
+                key=raw.key,
+                value=raw.value,
+                headers=headers,
+                timestamp=max(raw.timestamp_ms, 0),
+                on_delivery=self._delivered,
+            )
+            self._producer.poll(0)
+        except (kafka.KafkaException, BufferError) as error:
+            raise translated(error, f"a dead letter cannot be written to {self._settings.dead_letters}") from error
+        self._metrics.dead_letters += 1
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed.append(error)
+
+    def _context(self, bad: BadRecord, raw: RawRecord) -> list[tuple[str, bytes | None]]:
+        told = {
+            "topic": raw.topic,
+            "partition": str(raw.partition),
+            "offset": str(raw.offset),
+            "connector.name": self._task.connector,
+            "task.id": str(self._task.task),
+            "stage": bad.stage,
+            "class.name": self._class_name,
+            "exception.class.name": type(bad.error).__name__,
+            "exception.message": str(bad.error),
+            "exception.stacktrace": "".join(traceback.format_exception(bad.error)),
+        }
+        return [(PREFIX + name, value.encode()) for name, value in told.items()]
