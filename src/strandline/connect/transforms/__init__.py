@@ -1,0 +1,1 @@
+"""Single-message transforms and predicates, by the names of Kafka Connect."""
