@@ -1,0 +1,1 @@
+"""Sinks that come with Strandline."""

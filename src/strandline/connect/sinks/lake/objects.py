@@ -1,0 +1,322 @@
+"""Objects in S3, Google Cloud Storage, Azure or a directory, each record in exactly one of them.
+
+    <store.url>/<topics.dir>/<topic>/<directory of the partitioner>/<topic>+<partition>+<first offset>.parquet
+
+The records alone decide where an object ends (`chunks`), and its name is that of its first record. So a task that
+writes again what it had written before a crash replaces objects with equal ones. Cuts by the clock are not repeated
+like that: with `rotate.schedule.interval.ms` the store also holds an offset for each partition. It moves after each
+chunk, so at most one chunk is written again, and each of its objects is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo
+
+import obstore
+from obstore import exceptions as store_errors
+from obstore.store import ObjectStore, from_url
+
+from strandline.connect.config import Config, Long, Password, option
+from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed, RetriableFailure
+from strandline.connect.records import SinkRecord, TopicPosition
+from strandline.connect.sink import Sink, SinkBatch
+from strandline.connect.sinks.lake.chunks import CutRules, ObjectChunk
+from strandline.connect.sinks.lake.columns import plain_names
+from strandline.connect.sinks.lake.object_format import Compression, JsonObjects, ObjectFormat, ParquetObjects
+from strandline.connect.sinks.lake.paths import by_fields, by_time, pattern_problem, segment, zone_problem
+from strandline.runtime.fault_points import fault_point
+
+OFFSET_DIGITS: Final = 20
+OFFSETS_FOLDER: Final = "_strandline"
+"""Readers like Spark and Athena skip names that begin with an underscore."""
+_BYTES_MAX: Final = 2**30
+"""Arrow's columns of text and bytes end at 2 GiB."""
+_FOR_GOOD: Final = (
+    store_errors.PermissionDeniedError,
+    store_errors.UnauthenticatedError,
+    store_errors.UnknownConfigurationKeyError,
+    store_errors.InvalidPathError,
+    store_errors.NotSupportedError,
+    FileNotFoundError,
+)
+_OPTION_PREFIXES: Final = ("aws_", "azure_", "google_")
+_STORE_OPTIONS: Final = {
+    "store.access.key.id": "aws_access_key_id",
+    "store.secret.access.key": "aws_secret_access_key",
+    "store.session.token": "aws_session_token",
+    "store.region": "aws_region",
+    "store.endpoint": "aws_endpoint",
+    "store.service.account.key": "google_service_account_key",
+    "store.account.name": "azure_storage_account_name",
+    "store.account.key": "azure_storage_account_key",
+}
+
+
+class ObjectSinkConfig(Config):
+    """Settings of the object sink."""
+
+    store_url: str = option("Where objects go: s3://bucket/path, gs://, az:// or file:///directory.", importance="HIGH")
+    store_access_key_id: str | None = option("Access key of S3; without one the environment's is used.", default=None)
+    store_secret_access_key: Password | None = option("Secret of the access key of S3.", default=None)
+    store_session_token: Password | None = option("Session token of S3.", default=None)
+    store_region: str | None = option("Region of S3.", default=None)
+    store_endpoint: str | None = option("Address of a server that speaks S3, for example MinIO.", default=None)
+    store_allow_http: bool = option("Whether the endpoint may be without TLS.", default=False)
+    store_service_account_key: Password | None = option("Key of a Google service account, as JSON.", default=None)
+    store_account_name: str | None = option("Azure's storage account.", default=None)
+    store_account_key: Password | None = option("Key of Azure's storage account.", default=None)
+    topics_dir: str = option("Directory of all topics.", default="topics")
+    format: Literal["parquet", "json"] = option("What an object holds.", default="parquet", importance="HIGH")
+    compression: Compression | None = option(
+        "Compression; snappy for Parquet and none for JSON by default.", default=None
+    )
+    partitioner: Literal["none", "time", "field"] = option("What names the directories in a topic.", default="none")
+    path_format: str = option(
+        "Directory of a time, as strftime has it.",
+        default="year=%Y/month=%m/day=%d/hour=%H",
+        check=pattern_problem,
+    )
+    timezone: str = option("Time zone of path.format.", default="UTC", check=zone_problem)
+    timestamp_field: str | None = option("Field that holds the time; without one the record's timestamp.", default=None)
+    partition_fields: list[str] = option("Fields that name the directories.", default=[])
+    flush_size: int = option("Records of a partition after which its objects are written.", default=100_000, low=1)
+    buffer_bytes_max: Long = option(
+        "Bytes of a partition's values after which its objects are written.", default=64 << 20, low=1, high=_BYTES_MAX
+    )
+    rotate_interval_ms: Long | None = option(
+        "Record time after which the objects of a partition are written, when a later record comes.",
+        default=None,
+        low=1,
+    )
+    rotate_schedule_interval_ms: Long | None = option(
+        "Time of the clock after which the objects of a partition are written.", default=None, low=1
+    )
+    include_metadata: bool = option(
+        "Whether objects have columns for key, topic, partition, offset, timestamp and headers.", default=False
+    )
+    behavior_on_null_values: Literal["ignore", "write", "fail"] = option(
+        "What to do with a record that has no value.", default="ignore"
+    )
+
+    def check_all(self) -> Sequence[tuple[str, str]]:
+        wrong = []
+        if self.format == "json" and self.compression == "snappy":
+            wrong.append(("compression", "JSON is compressed with gzip or zstd, not with snappy"))
+        if self.partitioner == "field" and not self.partition_fields:
+            wrong.append(("partition.fields", "the partitioner field needs at least one field"))
+        return wrong
+
+
+@dataclass
+class _Sealed:
+    """A chunk that is complete; `objects` are those that are still to be written."""
+
+    position: TopicPosition
+    end: int
+    objects: list[tuple[str, Any]]
+
+
+class ObjectSink(Sink):
+    """Writes records into objects of Parquet or JSON."""
+
+    Config = ObjectSinkConfig
+    config: ObjectSinkConfig
+
+    def __init__(self, config: ObjectSinkConfig) -> None:
+        super().__init__(config)
+        for name, message in config.check_all():
+            raise InvalidConnectorConfig(f"{name}: {message}")
+        self.store: ObjectStore | None = None
+        self.now = time.monotonic
+        self._rules = CutRules(config.flush_size, config.buffer_bytes_max, config.rotate_interval_ms)
+        self._format = _format_of(config)
+        self._open: dict[TopicPosition, ObjectChunk] = {}
+        self._sealed: list[_Sealed] = []
+        self._next: dict[TopicPosition, int] = {}
+        """The offset behind what `write` has taken; a batch that is written again begins before it."""
+        self._done: dict[TopicPosition, int] = {}
+        self._path: Callable[[SinkRecord], str] | None
+        match config.partitioner:
+            case "time":
+                self._path = by_time(config.path_format, ZoneInfo(config.timezone), config.timestamp_field)
+            case "field":
+                self._path = by_fields(config.partition_fields)
+            case _:
+                self._path = None
+
+    def open(self) -> None:
+        if self.store is None:
+            self.store = open_store(self.config)
+
+    def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
+        self.revoked(partitions)
+        if self.config.rotate_schedule_interval_ms is None:
+            return {}
+        found = {}
+        for each in partitions:
+            offset = self._stored(each)
+            if offset is not None:
+                found[each] = offset
+        return found
+
+    def write(self, batch: SinkBatch) -> None:
+        self._upload()
+        parts = self._fresh(batch)
+        # Every record is converted before the first is taken, so a bad one changes nothing.
+        prepared = [
+            (position, self._format.prepare(records), self._paths(records)) for position, records in parts.items()
+        ]
+        for position, records, paths in prepared:
+            self._take(position, records, paths)
+        for position, end in batch.ends.items():
+            self._next[position] = max(end, self._next.get(position, 0))
+            if position not in self._open:
+                # Records that are not written, for example tombstones, are done with what is before them.
+                self._done[position] = self._next[position]
+
+    def flush(self) -> Mapping[TopicPosition, int]:
+        """Write what is due. Return the offsets behind complete objects: what is only kept is read again."""
+        every_ms = self.config.rotate_schedule_interval_ms
+        if every_ms is not None:
+            for position, chunk in list(self._open.items()):
+                if (self.now() - chunk.opened_at) * 1000 >= every_ms:
+                    self._seal(position)
+        self._upload()
+        return dict(self._done)
+
+    def revoked(self, partitions: Sequence[TopicPosition]) -> None:
+        gone = set(partitions)
+        self._sealed = [each for each in self._sealed if each.position not in gone]
+        for each in gone:
+            for kept in (self._open, self._next, self._done):
+                kept.pop(each, None)
+
+    def _fresh(self, batch: SinkBatch) -> dict[TopicPosition, list[SinkRecord]]:
+        """Return the records of each partition that are written, without those that a batch before had."""
+        on_null = self.config.behavior_on_null_values
+        found: dict[TopicPosition, list[SinkRecord]] = {}
+        topic, partition, after, records = "", -1, 0, []
+        for record in batch:
+            if record.original_partition != partition or record.original_topic != topic:
+                topic, partition = record.original_topic, record.original_partition
+                position = TopicPosition(topic, partition)
+                after, records = self._next.get(position, 0), found.setdefault(position, [])
+            if record.offset < after:
+                continue
+            if record.value is None and on_null != "write":
+                if on_null == "fail":
+                    raise RecordFailed(f"the record of {record.place} has no value", record)
+                continue
+            records.append(record)
+        return found
+
+    def _paths(self, records: Sequence[SinkRecord]) -> Sequence[str]:
+        """Return the directory of each record's object."""
+        if self._path is None:
+            return [each.topic for each in records]
+        return [f"{each.topic}/{self._path(each)}" for each in records]
+
+    def _take(self, position: TopicPosition, records: Sequence[SinkRecord], paths: Sequence[str]) -> None:
+        """Add records of one partition to its chunks, and write those that are complete."""
+        at = 0
+        while at < len(records):
+            chunk = self._open.get(position)
+            if chunk is None:
+                chunk = self._open[position] = ObjectChunk(self.now())
+            at += chunk.take(records, paths, at, self._rules)
+            self._next[position] = chunk.end
+            if at < len(records) or chunk.is_full(self._rules):
+                self._seal(position)
+
+    def _seal(self, position: TopicPosition) -> None:
+        """Complete the open chunk of a partition, and write its objects."""
+        chunk = self._open.pop(position)
+        objects = []
+        for path, records in chunk.groups.items():
+            for first, content in self._format.encode(records, chunk.shape):
+                name = f"{position.topic}+{position.partition}+{first.offset:0{OFFSET_DIGITS}}{self._format.suffix}"
+                objects.append((f"{self.config.topics_dir}/{path}/{name}".lstrip("/"), content))
+        self._sealed.append(_Sealed(position, chunk.end, objects))
+        self._upload()
+
+    def _upload(self) -> None:
+        """Write the objects of complete chunks in order. What fails stays, and is tried again with the next batch."""
+        while self._sealed:
+            sealed = self._sealed[0]
+            while sealed.objects:
+                path, content = sealed.objects[0]
+                fault_point("before-produce")
+                self._put(path, content)
+                fault_point("after-produce")
+                del sealed.objects[0]
+            fault_point("before-commit")
+            if self.config.rotate_schedule_interval_ms is not None:
+                self._put(self._offset_path(sealed.position), json.dumps({"offset": sealed.end}).encode())
+            fault_point("after-commit")
+            self._done[sealed.position] = sealed.end
+            del self._sealed[0]
+
+    def _put(self, path: str, content: Any) -> None:
+        assert self.store is not None
+        try:
+            obstore.put(self.store, path, content)
+        except (store_errors.BaseError, OSError, ValueError) as error:
+            raise _failure(error, f"the object {path} was not written") from None
+
+    def _stored(self, position: TopicPosition) -> int | None:
+        assert self.store is not None
+        path = self._offset_path(position)
+        try:
+            return int(json.loads(bytes(obstore.get(self.store, path).bytes()))["offset"])
+        except FileNotFoundError:
+            return None
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectFailed(f"the object {path} holds no offset: {error}") from None
+        except (store_errors.BaseError, OSError) as error:
+            raise _failure(error, f"the object {path} was not read") from None
+
+    def _offset_path(self, position: TopicPosition) -> str:
+        connector = segment(self.config.properties.get("name") or "sink")
+        name = f"{position.topic}+{position.partition}.json"
+        return f"{self.config.topics_dir}/{OFFSETS_FOLDER}/{connector}/{name}".lstrip("/")
+
+
+def open_store(config: ObjectSinkConfig) -> ObjectStore:
+    """Return the store of `store.url`. Raise InvalidConnectorConfig if the address or an option is wrong."""
+    url = config.store_url
+    given = config.properties
+    settings = {name: given[each] for each, name in _STORE_OPTIONS.items() if each in given}
+    for name, value in plain_names(given, "store.option.").items():
+        if not name.startswith(_OPTION_PREFIXES):
+            # obstore would panic, and end the worker.
+            raise InvalidConnectorConfig(f"store.option.{name} begins with none of {', '.join(_OPTION_PREFIXES)}")
+        settings[name] = value
+    arguments: dict[str, Any] = {}
+    if url.startswith("file:"):
+        arguments["mkdir"] = True
+    elif not url.startswith("memory:"):
+        arguments = {"config": settings, "client_options": {"allow_http": config.store_allow_http}}
+    try:
+        return from_url(url, **arguments)
+    except (store_errors.BaseError, OSError, ValueError) as error:
+        raise InvalidConnectorConfig(f"store.url: {url} cannot be opened: {_first_line(error)}") from None
+
+
+def _format_of(config: ObjectSinkConfig) -> ObjectFormat:
+    if config.format == "json":
+        return JsonObjects(config.compression or "none", has_metadata=config.include_metadata)
+    return ParquetObjects(config.compression or "snappy", has_metadata=config.include_metadata)
+
+
+def _failure(error: Exception, what: str) -> ConnectFailed:
+    kind = ConnectFailed if isinstance(error, (*_FOR_GOOD, ValueError)) else RetriableFailure
+    return kind(f"{what}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,368 @@
+"""What the sinks of Iceberg and Delta have in common: rows are collected, then committed with their offsets.
+
+A commit changes the table's rows and the offsets of this connector at once, so after a crash the table itself tells
+where to go on. Each commit expects the offsets that the task saw last. If they have moved, another task has the
+partition: this one stops, and what it holds is not written.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from strandline.connect.config import Config, Long, option
+from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RecordFailed, RetriableFailure
+from strandline.connect.records import SinkRecord, TopicPosition
+from strandline.connect.sink import Sink, SinkBatch
+from strandline.connect.sinks.lake.digests import row_digest, row_key, table_digests
+from strandline.connect.sinks.lake.evolution import Widening
+from strandline.connect.sinks.lake.table_rows import DELETED, HIDDEN_MARK, ArrowRows
+from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
+from strandline.runtime.fault_points import fault_point
+
+COMMIT_ATTEMPTS: Final = 8
+_BACK_OFF_S: Final = 0.05
+_ROW: Final = "__row"
+
+
+class CommitConflict(Exception):
+    """Another writer has changed the table since it was read; nothing was committed."""
+
+
+class LakeTable:
+    """A table as the last `refresh` found it."""
+
+    name: str
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Read the table's newest state. Raise RetriableFailure if it cannot be reached."""
+
+    @abstractmethod
+    def columns(self) -> Mapping[str, pa.DataType] | None:
+        """Return the columns; None if there is no table yet."""
+
+    @abstractmethod
+    def create(self, columns: pa.Schema) -> None:
+        """Make the table, unless it is there by now."""
+
+    @abstractmethod
+    def offset(self, position: TopicPosition) -> int | None:
+        """Return the offset behind what the table holds of a partition."""
+
+    @abstractmethod
+    def commit(self, rows: pa.Table, deleted: pa.Table | None, offsets: Mapping[TopicPosition, int]) -> None:
+        """Add rows and set offsets at once.
+
+        With `deleted`, a row replaces the one with the same key, and rows with the keys in `deleted` are removed.
+        Raise CommitConflict if the table has changed since `refresh`.
+        """
+
+    @abstractmethod
+    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return all rows as the last `refresh` found them."""
+
+
+class TableSinkConfig(Config):
+    """Settings that all sinks for tables have."""
+
+    table: str | None = option("Table of all records.", default=None, importance="HIGH")
+    table_name_format: str = option("Table of a record, if there is no `table`.", default="${topic}")
+    auto_create: bool = option("Whether a table that is missing is made.", default=True)
+    auto_evolve: bool = option("Whether columns that are missing are added.", default=True)
+    upsert: bool = option(
+        "Whether a row replaces the one with the same key, and a tombstone deletes it.", default=False
+    )
+    key_fields: list[str] = option("Columns of the key, taken from the value or from the record's key.", default=[])
+    commit_interval_ms: Long = option("Time between two commits.", default=60_000, low=0)
+    buffer_bytes_max: Long = option("Bytes of collected rows after which they are committed.", default=128 << 20, low=1)
+    include_metadata: bool = option(
+        "Whether rows have columns for key, topic, partition, offset, timestamp and headers.", default=False
+    )
+    behavior_on_null_values: Literal["ignore", "write", "fail"] = option(
+        "What to do with a record that has no value, if not `upsert`; `write` adds a column __deleted.",
+        default="ignore",
+    )
+
+    def check_all(self) -> Sequence[tuple[str, str]]:
+        if self.upsert and not self.key_fields:
+            return [("key.fields", "upsert needs at least one field of the key")]
+        if self.table is None and "${topic}" not in self.table_name_format and self.table_name_format:
+            return [("table.name.format", "it has no ${topic}: use `table` for one table of all topics")]
+        return ()
+
+
+@dataclass
+class _Target:
+    """A table with what was collected for it."""
+
+    table: LakeTable
+    maker: ArrowRows
+    rows: dict[TopicPosition, list[pa.Table]] = field(default_factory=dict)
+    expected: dict[TopicPosition, int | None] = field(default_factory=dict)
+    """The offsets that the table had when the task saw it last."""
+    sent: dict[TopicPosition, tuple[int, int]] = field(default_factory=dict)
+    """The offset of a commit whose answer was lost, and how many of `rows` it had."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(each.nbytes for rows in self.rows.values() for each in rows)
+
+
+class TableSink(Sink):
+    """Base of sinks for tables."""
+
+    Config = TableSinkConfig
+    config: TableSinkConfig
+    keeps_offsets = True
+    widening = Widening.NONE
+    has_times = True
+    """Whether tables have a type for the time of day."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        for name, message in self.config.check_all():
+            raise InvalidConnectorConfig(f"{name}: {message}")
+        self.now: Callable[[], float] = time.monotonic
+        self._targets: dict[str, _Target] = {}
+        self._ends: dict[TopicPosition, int] = {}
+        """The offset behind what `write` has taken."""
+        self._committed: dict[TopicPosition, int] = {}
+        self._collecting_since: float | None = None
+        self._read: dict[str, dict[TargetKey, bytes]] = {}
+
+    @property
+    def connector(self) -> str:
+        return self.config.properties.get("name") or "sink"
+
+    @abstractmethod
+    def _table(self, name: str) -> LakeTable:
+        """Return a table by its name, read again."""
+
+    def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
+        self.revoked(partitions)
+        found = {}
+        for name in {self._name_of(each.topic) for each in partitions}:
+            table = self._table(name)
+            for each in partitions:
+                offset = table.offset(each) if self._name_of(each.topic) == name else None
+                if offset is not None:
+                    found[each] = offset
+        return found
+
+    def write(self, batch: SinkBatch) -> None:
+        grouped: dict[str, dict[TopicPosition, list[SinkRecord]]] = {}
+        for record in batch:
+            position = TopicPosition(record.original_topic, record.original_partition)
+            if self._is_wanted(record, position):
+                grouped.setdefault(self._name_of(record.topic), {}).setdefault(position, []).append(record)
+        # All rows are made before the first is kept, so a bad record changes nothing.
+        made: list[tuple[_Target, TopicPosition, list[pa.Table]]] = []
+        for name, parts in grouped.items():
+            target = self._target(name)
+            for position, records in parts.items():
+                stored = self._expected(target, position) or 0
+                fresh = [each for each in records if each.offset >= stored]
+                if fresh:
+                    made.append((target, position, target.maker.make(fresh)))
+        for target, position, rows in made:
+            target.rows.setdefault(position, []).extend(rows)
+        for position, end in batch.ends.items():
+            self._ends[position] = max(end, self._ends.get(position, 0))
+        if made and self._collecting_since is None:
+            self._collecting_since = self.now()
+        if sum(each.size_bytes for each in self._targets.values()) >= self.config.buffer_bytes_max:
+            self._commit_all()
+
+    def flush(self) -> Mapping[TopicPosition, int]:
+        """Commit what was collected, if it is time. Return the offsets behind what tables hold."""
+        since = self._collecting_since
+        if since is not None and (self.now() - since) * 1000 >= self.config.commit_interval_ms:
+            self._commit_all()
+        waiting = {position for target in self._targets.values() for position in target.rows}
+        for position, end in self._ends.items():
+            if position not in waiting:
+                self._committed[position] = end
+        return dict(self._committed)
+
+    def revoked(self, partitions: Sequence[TopicPosition]) -> None:
+        for position in partitions:
+            self._ends.pop(position, None)
+            self._committed.pop(position, None)
+            for target in self._targets.values():
+                target.rows.pop(position, None)
+                target.expected.pop(position, None)
+
+    def expected(self, record: SinkRecord) -> ExpectedRow:
+        """Return where a record's row is, and its digest."""
+        maker = self._maker(self._target(self._keyed(record.topic)).table)
+        (row,) = maker.whole(maker.make([record])).to_pylist()
+        is_deleted = row.pop(HIDDEN_MARK)
+        key = row_key(self._name_of(record.topic), row, self.config.key_fields)
+        return ExpectedRow(key, None if is_deleted else row_digest(row))
+
+    def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
+        """Return the digests of rows by their keys. Each table is read once, with the first question."""
+        found: dict[TargetKey, bytes] = {}
+        for place in {each.place for each in keys}:
+            if place not in self._read:
+                self._read[place] = dict(self._scan_table(place))
+            found |= {each: self._read[place][each] for each in keys if each in self._read[place]}
+        return found
+
+    def scan(self) -> Iterator[tuple[TargetKey, bytes]]:
+        """Yield every row of the tables of the connector's topics."""
+        topics = [each.strip() for each in self.config.properties.get("topics", "").split(",") if each.strip()]
+        for place in dict.fromkeys([*(self._keyed(each) for each in topics), *self._targets]):
+            yield from self._scan_table(place)
+
+    def _scan_table(self, place: str) -> Iterator[tuple[TargetKey, bytes]]:
+        return table_digests(place, self._table(place).read(), self.config.key_fields)
+
+    def _keyed(self, topic: str) -> str:
+        """Return the table of a topic, if its rows have keys."""
+        if not self.config.upsert:
+            raise ConnectFailed("only a table with upsert=true can be compared with its topic: other rows have no key")
+        return self._name_of(topic)
+
+    def _is_wanted(self, record: SinkRecord, position: TopicPosition) -> bool:
+        if record.offset < self._ends.get(position, 0):
+            return False
+        if record.value is not None or self.config.upsert:
+            return True
+        if self.config.behavior_on_null_values == "fail":
+            raise RecordFailed(f"the record of {record.place} has no value", record)
+        return self.config.behavior_on_null_values == "write"
+
+    def _name_of(self, topic: str) -> str:
+        return self.config.table or self.config.table_name_format.replace("${topic}", topic)
+
+    def _target(self, name: str) -> _Target:
+        found = self._targets.get(name)
+        if found is None:
+            table = self._table(name)
+            found = self._targets[name] = _Target(table, self._maker(table))
+        return found
+
+    def _maker(self, table: LakeTable) -> ArrowRows:
+        config = self.config
+        columns = table.columns()
+        if columns is None and not config.auto_create:
+            raise ConnectFailed(f"the table {table.name} is missing, and auto.create is false")
+        return ArrowRows(
+            table.name,
+            columns,
+            widening=self.widening,
+            key_fields=config.key_fields,
+            may_evolve=config.auto_evolve,
+            has_metadata=config.include_metadata,
+            delete_mark=HIDDEN_MARK
+            if config.upsert
+            else DELETED
+            if config.behavior_on_null_values == "write"
+            else None,
+            has_times=self.has_times,
+        )
+
+    def _expected(self, target: _Target, position: TopicPosition) -> int | None:
+        if position not in target.expected:
+            target.table.refresh()
+            target.expected[position] = target.table.offset(position)
+        return target.expected[position]
+
+    def _commit_all(self) -> None:
+        """Commit to every table, the one that `resume` reads last."""
+        names = [name for name, target in self._targets.items() if target.rows]
+        after: dict[str, set[str]] = {name: set() for name in names}
+        for name in names:
+            for position in self._targets[name].rows:
+                home = self._name_of(position.topic)
+                if home != name and home in after:
+                    after[home].add(name)
+        try:
+            ordered = list(TopologicalSorter(after).static_order())
+        except CycleError:
+            raise ConnectFailed(
+                f"transforms send records of one topic to the tables of another and back ({', '.join(names)}): "
+                "use one connector for each table"
+            ) from None
+        for name in ordered:
+            self._commit(self._targets[name])
+        self._collecting_since = None
+
+    def _commit(self, target: _Target) -> None:
+        table = target.table
+        for attempt in range(COMMIT_ATTEMPTS):
+            table.refresh()
+            self._drop_landed(target)
+            ends = {position: self._ends[position] for position in target.rows}
+            if not ends:
+                return
+            self._check_fence(target, ends)
+            target.sent = {position: (end, len(target.rows[position])) for position, end in ends.items()}
+            try:
+                self._commit_once(target, ends)
+                break
+            except CommitConflict:
+                target.sent = {}
+                time.sleep(random.uniform(0, _BACK_OFF_S * 2**attempt))
+        else:
+            raise RetriableFailure(f"{table.name} is changed by other writers all the time: nothing was committed")
+        target.expected |= ends
+        target.rows, target.sent = {}, {}
+        target.maker = self._maker(table)
+
+    def _drop_landed(self, target: _Target) -> None:
+        """Forget rows of an attempt that was committed, although its answer was lost."""
+        sent, target.sent = target.sent, {}
+        if not sent or any(target.table.offset(each) != end for each, (end, _) in sent.items()):
+            return
+        for position, (end, count) in sent.items():
+            target.expected[position] = end
+            left = target.rows.get(position, [])[count:]
+            if left:
+                target.rows[position] = left
+            else:
+                target.rows.pop(position, None)
+        if not target.rows:
+            target.maker = self._maker(target.table)
+
+    def _check_fence(self, target: _Target, ends: Mapping[TopicPosition, int]) -> None:
+        for each in ends:
+            found, expected = target.table.offset(each), target.expected[each]
+            if found != expected:
+                raise FencedOut(
+                    f"another task writes {each.topic}-{each.partition} to {target.table.name}: the table holds offset "
+                    f"{found} where this task had {expected}"
+                )
+
+    def _commit_once(self, target: _Target, ends: Mapping[TopicPosition, int]) -> None:
+        fault_point("before-commit")
+        rows = target.maker.whole([each for rows in target.rows.values() for each in rows])
+        deleted = None
+        if self.config.upsert:
+            rows, deleted = _last_by_key(rows, self.config.key_fields)
+        if target.table.columns() is None:
+            target.table.create(rows.schema)
+            fault_point("commit-sent")
+        target.table.commit(rows, deleted, ends)
+        fault_point("after-commit")
+
+
+def _last_by_key(rows: pa.Table, key_fields: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return the last row of each key, and the keys whose last row is a tombstone."""
+    names = list(key_fields)
+    numbered = rows.select(names).append_column(_ROW, pa.array(range(len(rows)), pa.int64()))
+    last = numbered.group_by(names).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
+    kept = rows.take(last.take(pc.sort_indices(last)))
+    is_deleted = kept.column(HIDDEN_MARK)
+    written = kept.filter(pc.invert(is_deleted)).drop_columns([HIDDEN_MARK])
+    return written, kept.filter(is_deleted).select(names)

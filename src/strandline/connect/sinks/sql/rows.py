@@ -1,0 +1,149 @@
+"""Records as rows of tables: their keys and fields, by pk.mode, and which record of a key counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from strandline.connect.failures import RecordFailed
+from strandline.connect.records import SinkRecord
+from strandline.connect.schema import Schema
+from strandline.connect.sinks.sql.columns import json_text
+from strandline.connect.sinks.sql.settings import SqlSinkConfig
+from strandline.connect.sinks.sql.tables import NameFormat, TableName
+
+VALUE_COLUMN: Final = "value"
+"""The column of a value that has no fields."""
+KEY_COLUMN: Final = "id"
+"""The column of a key that has no fields, unless pk.fields names another."""
+KAFKA_COLUMNS: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
+
+
+@dataclass(slots=True)
+class Row:
+    """What a record is in its table. `fields` has the key's columns, too; that of a deletion has only these."""
+
+    record: SinkRecord
+    fields: Mapping[str, Any]
+    is_delete: bool = False
+
+
+@dataclass(slots=True)
+class TableRows:
+    """Rows of a batch for one table, all with the same columns as their key."""
+
+    name: TableName
+    keys: tuple[str, ...]
+    rows: list[Row] = field(default_factory=list)
+
+
+class RowMaker:
+    """Makes rows of records as the settings say."""
+
+    def __init__(self, config: SqlSinkConfig, suffix: str = "") -> None:
+        self._format = NameFormat(config.table_name_format, suffix)
+        self._mode = config.pk_mode
+        self._pk_fields = tuple(config.pk_fields)
+        self._is_inserting = config.insert_mode == "insert"
+        self._deletes = config.deletes
+        self._whitelist = frozenset(config.fields_whitelist)
+        self._names: dict[str, TableName] = {}
+
+    def name(self, topic: str) -> TableName:
+        """Return the table of a topic."""
+        found = self._names.get(topic)
+        if found is None:
+            found = self._names[topic] = self._format.name(topic)
+        return found
+
+    def tables(self, records: Iterable[SinkRecord]) -> list[TableRows]:
+        """Return the rows by table. Of a key only the last record is left, unless each is inserted.
+
+        Raise RecordFailed for a record that has no row.
+        """
+        found: dict[tuple[TableName, tuple[str, ...]], dict[Any, Row]] = {}
+        # By topic first, because texts are compared faster; several topics may have one table.
+        by_topic: dict[tuple[str, tuple[str, ...]], dict[Any, Row]] = {}
+        for record in records:
+            keys, row = self.row(record)
+            rows = by_topic.get((record.topic, keys))
+            if rows is None:
+                rows = by_topic[record.topic, keys] = found.setdefault((self.name(record.topic), keys), {})
+            if self._is_inserting:
+                rows[len(rows)] = row
+            else:
+                identity = self._identity(row, keys)
+                # Behind those that came since: so the rows stay in the order of their last records.
+                rows.pop(identity, None)
+                rows[identity] = row
+        return [TableRows(name, keys, list(rows.values())) for (name, keys), rows in found.items()]
+
+    def row(self, record: SinkRecord) -> tuple[tuple[str, ...], Row]:
+        """Return the columns of a record's key, and its row."""
+        value = record.value
+        if value is None:
+            if not self._deletes:
+                raise RecordFailed(f"{record.place} has no value, and delete.enabled is false", record)
+            key = self._key(record, {})
+            return tuple(key), Row(record, key, is_delete=True)
+        fields = value if isinstance(value, dict) else {VALUE_COLUMN: value}
+        key = self._key(record, fields)
+        if self._whitelist:
+            fields = {name: each for name, each in fields.items() if name in self._whitelist}
+        return tuple(key), Row(record, fields | key if key else fields)
+
+    def _key(self, record: SinkRecord, fields: Mapping[str, Any]) -> dict[str, Any]:
+        match self._mode:
+            case "none":
+                return {}
+            case "kafka":
+                place = (record.original_topic or record.topic, record.original_partition, record.offset)
+                return dict(zip(self._pk_fields or KAFKA_COLUMNS, place, strict=True))
+            case "record_value":
+                return self._chosen(record, fields, "value")
+        key = record.key
+        if key is None:
+            raise RecordFailed(f"{record.place} has no key, which pk.mode=record_key needs", record)
+        if isinstance(key, dict):
+            return self._chosen(record, key, "key")
+        if len(self._pk_fields) > 1:
+            raise RecordFailed(
+                f"{record.place} has a key without fields, but pk.fields names {len(self._pk_fields)} columns", record
+            )
+        return {self._pk_fields[0] if self._pk_fields else KEY_COLUMN: key}
+
+    def _chosen(self, record: SinkRecord, fields: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return the fields of the key; none may be null, because nulls are never equal."""
+        chosen = {name: fields.get(name) for name in self._pk_fields or fields}
+        if not chosen:
+            raise RecordFailed(f"{record.place} has a {what} without fields, so there is no primary key", record)
+        for name, value in chosen.items():
+            if value is None:
+                raise RecordFailed(f"{record.place} has no {name} in its {what}, a column of the primary key", record)
+        return chosen
+
+    def _identity(self, row: Row, keys: tuple[str, ...]) -> Any:
+        """Return what is equal for records of one row. 1, 1.0 and True are equal in Python, but need not be here."""
+        if len(keys) == 1:
+            only = row.fields[keys[0]]
+            if type(only) in (str, int):
+                return only
+        return tuple(
+            (type(each).__name__, json_text(each) if isinstance(each, dict | list) else each)
+            for each in map(row.fields.__getitem__, keys)
+        )
+
+
+def schema_of(record: SinkRecord, keys: tuple[str, ...], name: str) -> Schema | None:
+    """Return the schema of the field that a column comes from; None without one."""
+    for schema, is_key in ((record.key_schema, True), (record.value_schema, False)):
+        if schema is None or (is_key and name not in keys):
+            continue
+        if schema.fields:
+            found = schema.field(name)
+            if found is not None:
+                return found.schema
+        elif is_key or name == VALUE_COLUMN:
+            return schema
+    return None
