@@ -1,0 +1,1 @@
+"""`strandline connect`: runs connectors, and looks at those of a worker."""

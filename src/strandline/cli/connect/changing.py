@@ -1,0 +1,149 @@
+"""`strandline connect restart`, `pause`, `resume`, `stop` and `delete`."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any, Final
+
+import typer
+
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT
+from strandline.cli.common.failures import NotFound, Unreachable
+from strandline.cli.common.options import AsJson, Timeout, Yes
+from strandline.cli.common.output import Output
+from strandline.cli.common.plans import confirm
+from strandline.cli.connect.access import (
+    FAILED,
+    URL_DEFAULT,
+    CaFile,
+    ConnectApi,
+    ConnectorName,
+    TokenFile,
+    WorkerUrl,
+)
+
+_LOOK_S: Final = 0.1
+
+
+def restart(
+    name: ConnectorName,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Restart its tasks, too.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Restart only what has failed.")] = False,
+    url: WorkerUrl = URL_DEFAULT,
+    ca: CaFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Restart a connector, with --tasks its tasks, and with --failed only what has failed."""
+    api, output = ConnectApi(url, timeout, ca=ca, token_file=token_file), Output(as_json=as_json)
+    told = api.ask("POST", "connectors", name, "restart", includeTasks=tasks, onlyFailed=failed)
+    # Without options the worker says nothing, and restarts the connector alone.
+    units = [] if told is None else [("connector", told["connector"])]
+    units += [] if told is None else [(f"task {each['id']}", each) for each in told["tasks"]]
+    restarted = [unit for unit, each in units if each["state"] == "RESTARTING"] if units else ["connector"]
+    if as_json:
+        output.json_line({"connector": name, "restarted": restarted})
+    elif restarted:
+        output.line(f"{name} restarts: {', '.join(restarted)}")
+    else:
+        output.line(f"{name} has nothing to restart")
+    output.flush()
+
+
+def pause(
+    name: ConnectorName,
+    url: WorkerUrl = URL_DEFAULT,
+    ca: CaFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Pause a connector: its tasks stay where they are, and do nothing."""
+    _set(ConnectApi(url, timeout, ca=ca, token_file=token_file), name, "pause", "PAUSED", as_json, timeout)
+
+
+def resume(
+    name: ConnectorName,
+    url: WorkerUrl = URL_DEFAULT,
+    ca: CaFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Have a connector go on that was paused or stopped."""
+    _set(ConnectApi(url, timeout, ca=ca, token_file=token_file), name, "resume", "RUNNING", as_json, timeout)
+
+
+def stop(
+    name: ConnectorName,
+    url: WorkerUrl = URL_DEFAULT,
+    ca: CaFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Stop a connector: its tasks end, its config and positions stay."""
+    _set(ConnectApi(url, timeout, ca=ca, token_file=token_file), name, "stop", "STOPPED", as_json, timeout)
+
+
+def delete(
+    name: ConnectorName,
+    yes: Yes = False,
+    url: WorkerUrl = URL_DEFAULT,
+    ca: CaFile = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+    timeout: Timeout = TIMEOUT_S_DEFAULT,
+) -> None:
+    """Delete a connector. Its positions stay: another one of this name goes on there."""
+    api, output = ConnectApi(url, timeout, ca=ca, token_file=token_file), Output(as_json=as_json)
+    (found,) = api.connectors([name]).values()
+    plan = [f"the connector {name} ({found['info']['config'].get('connector.class', 'unknown')}) is deleted"]
+    plan += ["its positions stay, and a connector of the same name goes on there"]
+    confirm(output, plan, yes=yes, question="Delete it?", undone="nothing was deleted")
+    api.ask("DELETE", "connectors", name)
+    if as_json:
+        output.json_line({"connector": name, "deleted": True})
+    else:
+        output.line(f"{name} is deleted")
+    output.flush()
+
+
+def set_state(api: ConnectApi, name: str, verb: str, wanted: str, timeout_s: float) -> dict[str, Any]:
+    """Pause, resume or stop a connector, and wait until it is so. Return its last status; what failed stays failed."""
+    api.ask("PUT", "connectors", name, verb)
+    until = time.monotonic() + timeout_s
+    while True:
+        units: list[dict[str, Any]] = []
+        try:
+            told: dict[str, Any] = api.ask("GET", "connectors", name, "status")
+            units = [told["connector"], *told["tasks"]]
+        except NotFound:
+            # A connector that is new has no state yet.
+            told = {}
+        others = [each["state"] for each in units if each["state"] not in (wanted, FAILED)]
+        # Tasks of one that is resumed are started a little later.
+        is_whole = wanted != "RUNNING" or len(units) > 1 or any(each["state"] == FAILED for each in units)
+        if units and not others and is_whole:
+            return told
+        if time.monotonic() > until:
+            state = others[0] if others else "without tasks"
+            raise Unreachable(
+                f"{name} was told to {verb}, and is {state} after {timeout_s:g} s",
+                hint=f"`strandline connect status {name}` says how it is",
+            )
+        time.sleep(_LOOK_S)
+
+
+def _set(api: ConnectApi, name: str, verb: str, wanted: str, as_json: bool, timeout_s: float) -> None:
+    output = Output(as_json=as_json)
+    told = set_state(api, name, verb, wanted, timeout_s)
+    failed = [each["id"] for each in told["tasks"] if each["state"] == FAILED]
+    if as_json:
+        output.json_line({"connector": name, "state": told["connector"]["state"], "failed_tasks": failed})
+    else:
+        output.line(f"{name} is {told['connector']['state']}")
+        if failed:
+            output.talk(f"these tasks have failed before: {', '.join(map(str, failed))}")
+    output.flush()

@@ -1,0 +1,1 @@
+"""A worker of connectors as a process beside the nodes."""
