@@ -26,7 +26,7 @@ SPARK: Final = (
 )
 """Directories with tests that need Spark, and wait for it more than they work: each lane has one session."""
 NAMED: Final = (
-    (*SPARK[0], "registry", "services", "differential"),
+    (*SPARK[0], "registry", "services", "differential", "connect"),
     (*SPARK[1], "clients", "crash", "hostile", "chaos"),
     ("unit", "simulation", "clients/groups", "fuzz", "interop", "tidy", "queues"),
 )

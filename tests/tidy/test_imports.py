@@ -31,8 +31,10 @@ MAY_IMPORT = {
     "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,
     "testing": {"codec", "local"} | BASE,
     "schemas": {"client", "codec"} | BASE,
+    # Connectors: clients of the cluster and of other systems. Values may have schemas of a registry.
+    "connect": {"client", "codec", "schemas"} | BASE,
     # Processes beside the nodes: clients of the cluster that speak HTTP.
-    "services": {"client", "codec", "local", "schemas", "security"} | BASE,
+    "services": {"client", "codec", "connect", "local", "schemas", "security"} | BASE,
     # Values may have schemas of a registry.
     "spark": {"client", "codec", "schemas"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
@@ -60,6 +62,7 @@ MAY_IMPORT = {
         "advice",
         "schemas",
         "services",
+        "connect",
     }
     | BASE,
 }
@@ -137,7 +140,7 @@ def assert_touch_nothing(facts: list[Facts]) -> None:
 
 
 def test_only_the_broker_and_clients_open_sockets() -> None:
-    allowed = {"broker", "client", "local", "testing", "cli", "spark", "services", "schemas"}
+    allowed = {"broker", "client", "connect", "local", "testing", "cli", "spark", "services", "schemas"}
     wrong = [
         f"{each.place}:{found.line}"
         for each in modules()

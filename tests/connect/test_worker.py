@@ -1,0 +1,350 @@
+"""One worker: sources and sinks from end to end, good connectors and bad ones."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource
+from tests.connect.plugins import Flaky, Hanging, Kept
+from tests.connect.running import RunningWorker, wait_until
+
+import strandline
+from strandline.connect.failures import FencedOut
+from strandline.connect.herder.config_state import TaskId
+from strandline.connect.herder.interface import LeaderOnly, RequestFailed, UnitStatus
+from strandline.connect.herder.status_state import StoredStatus
+from strandline.connect.tasks.conversion import OutMessage
+from strandline.connect.tasks.source_task import transactional_id
+from strandline.connect.tasks.task_producer import TaskProducer
+from strandline.local.embedded_broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="module")
+def log() -> Iterator[EmbeddedBroker]:
+    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def worker(log: EmbeddedBroker) -> Iterator[RunningWorker]:
+    with RunningWorker(log.bootstrap, task_shutdown_graceful_timeout_ms="500") as running:
+        yield running.lead()
+
+
+def committed(log: EmbeddedBroker, topic: str, count: int, wait_s: float = 60.0) -> list[Any]:
+    """Read a topic from its beginning until it has given so many records and a while nothing more."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": log.bootstrap,
+            "group.id": f"reader-{topic}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.subscribe([topic])
+    found: list[Any] = []
+
+    def is_whole() -> bool:
+        found.extend(each for each in consumer.consume(1000, 0.1) if each.error() is None)
+        return len(found) >= count
+
+    try:
+        wait_until(is_whole, f"{count} records in {topic}; there are {len(found)}", wait_s)
+        found.extend(each for each in consumer.consume(1000, 0.5) if each.error() is None)
+        return found
+    finally:
+        consumer.close()
+
+
+def produce(log: EmbeddedBroker, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": log.bootstrap})
+    for each in values:
+        producer.produce(topic, each)
+    producer.flush()
+
+
+@pytest.mark.parametrize("kind", ["Counter", "PlainCounter"])
+def test_a_source_writes_each_record_once_and_knows_where_it_is(
+    log: EmbeddedBroker, worker: RunningWorker, kind: str
+) -> None:
+    name = f"count-{kind}".lower()
+    worker.create(name, kind, topic=name, count="200")
+    values = [each.value() for each in committed(log, name, 200)]
+    assert values == [str(each).encode() for each in range(200)]
+    wait_until(
+        lambda: worker.ask(worker.herder.offsets(name)) == [({"part": 0}, {"next": 200})], "the last position is stored"
+    )
+    assert worker.herder.topics(name) == [name]
+    assert worker.herder.info(name).kind == "source"
+
+
+def test_a_source_goes_on_where_it_was_stopped_and_where_an_administrator_sets_it(
+    log: EmbeddedBroker, worker: RunningWorker
+) -> None:
+    worker.create("again", "Counter", topic="again", count="100")
+    committed(log, "again", 100)
+    with pytest.raises(RequestFailed, match="STOPPED state before their offsets can be modified"):
+        worker.ask(worker.herder.alter_offsets("again", [({"part": 0}, {"next": 90})]))
+    worker.set_state("again", "STOPPED")
+    wait_until(lambda: not worker.herder.task_configs("again"), "it has no tasks")
+    worker.ask(worker.herder.alter_offsets("again", [({"part": 0}, {"next": 90})]))
+    worker.set_state("again", "STARTED")
+    values = [int(each.value()) for each in committed(log, "again", 110)]
+    assert values == [*range(100), *range(90, 100)]
+    worker.set_state("again", "STOPPED")
+    wait_until(lambda: not worker.herder.task_configs("again"), "it has no tasks")
+    worker.ask(worker.herder.reset_offsets("again"))
+    assert worker.ask(worker.herder.offsets("again")) == []
+
+
+def test_a_paused_source_gives_nothing_until_it_goes_on(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    worker.create("pausing", "Counter", topic="pausing", count="100000", pause="0.01")
+    committed(log, "pausing", 20)
+    worker.set_state("pausing", "PAUSED")
+    worker.wait_for("pausing", "PAUSED")
+    # What it had begun may be committed after it.
+    time.sleep(0.5)
+    before = worker.ask(worker.herder.offsets("pausing"))
+    time.sleep(0.5)
+    assert worker.ask(worker.herder.offsets("pausing")) == before
+    worker.set_state("pausing", "STARTED")
+    worker.wait_for("pausing", "RUNNING")
+    wait_until(lambda: worker.ask(worker.herder.offsets("pausing")) != before, "it goes on")
+    worker.ask(worker.herder.delete("pausing"))
+
+
+def test_a_sink_gets_everything_and_commits_behind_it(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    produce(log, "plain", [b'{"n":%d}' % each for each in range(100)])
+    worker.create("keep", "Kept", topics="plain", into="keep")
+    wait_until(lambda: len(Kept.written.get("keep", ())) >= 100, "all is written")
+    assert [value["n"] for value, _ in Kept.written["keep"]] == list(range(100))
+    position = {"kafka_topic": "plain", "kafka_partition": 0}, {"kafka_offset": 100}
+    wait_until(lambda: worker.ask(worker.herder.offsets("keep")) == [position], "offsets are committed")
+
+
+def test_offsets_are_committed_only_behind_what_flush_has_stored(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    produce(log, "slow", [b"%d" % each for each in range(15)])
+    worker.create("buffered", "Buffered", topics="slow", into="buffered")
+    seen = set()
+
+    def is_done() -> bool:
+        for _, offset in worker.ask(worker.herder.offsets("buffered")):
+            assert offset is not None
+            seen.add(offset["kafka_offset"])
+            assert len(Kept.written["buffered"]) >= offset["kafka_offset"]
+        return 15 in seen
+
+    wait_until(is_done, "all is committed")
+    assert len(Kept.written["buffered"]) == 15
+
+
+def test_a_target_that_is_down_is_waited_for(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    Kept.away.add("down")
+    produce(log, "waits", [b"1", b"2"])
+    worker.create("down", "Kept", topics="waits", into="down")
+    wait_until(
+        lambda: "the target down is down" in str(worker.status("down")),
+        "the state says what it waits for",
+    )
+    assert "down" not in Kept.written
+    Kept.away.discard("down")
+    wait_until(lambda: len(Kept.written.get("down", ())) == 2, "both are written")
+    status = worker.status("down")
+    assert status is not None
+    assert status.tasks[0].state == "RUNNING"
+
+
+@pytest.mark.parametrize("names_record", ["true", "false"])
+def test_a_poison_record_becomes_a_dead_letter(log: EmbeddedBroker, worker: RunningWorker, names_record: str) -> None:
+    name = f"poison-{names_record}"
+    produce(log, name, [b"1", b"not json", b"66", b"4"])
+    worker.create(
+        name,
+        "Kept",
+        {
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": f"dead-{name}",
+            "errors.deadletterqueue.context.headers.enable": "true",
+        },
+        topics=name,
+        into=name,
+        poison="66",
+        names_record=names_record,
+    )
+    wait_until(lambda: [value for value, _ in Kept.written.get(name, ())] == [1, 4], "the good ones are written")
+    dead = {each.value(): dict(each.headers()) for each in committed(log, f"dead-{name}", 2)}
+    assert set(dead) == {b"not json", b"66"}
+    told = dead[b"66"]
+    assert told["__connect.errors.topic"] == name.encode()
+    assert told["__connect.errors.offset"] == b"2"
+    assert told["__connect.errors.stage"] == b"TASK_PUT"
+    assert told["__connect.errors.exception.message"] == b"it is poison"
+    assert dead[b"not json"]["__connect.errors.stage"] == b"VALUE_CONVERTER"
+    position = {"kafka_topic": name, "kafka_partition": 0}, {"kafka_offset": 4}
+    wait_until(lambda: worker.ask(worker.herder.offsets(name)) == [position], "their offsets are committed, too")
+
+
+def test_without_tolerance_the_task_fails_and_names_the_record(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    produce(log, "strict", [b"1", b"oops"])
+    worker.create("strict", "Kept", topics="strict", into="strict")
+    trace = worker.wait_for("strict", "FAILED")
+    assert "converting the value of strict-0 at offset 1" in trace
+    assert "\n" not in trace
+
+
+def test_a_connector_that_raises_fails_alone_and_is_restarted(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    worker.create("raises", "Raising", topic="raises")
+    trace = worker.wait_for("raises", "FAILED")
+    assert trace.startswith("ZeroDivisionError: a bug of the connector")
+    assert [each.value() for each in committed(log, "raises", 1)] == [b'"one"']
+    worker.create("beside", "Counter", topic="beside", count="10")
+    committed(log, "beside", 10)
+    worker.ask(worker.herder.restart_task("raises", 0))
+    assert len(committed(log, "raises", 2)) == 2, "it has begun again, and failed again"
+    worker.wait_for("raises", "FAILED")
+
+
+def test_a_connector_that_gives_nonsense_fails_with_a_sentence(worker: RunningWorker) -> None:
+    worker.create("nonsense", "Nonsense", topic="nonsense")
+    assert worker.wait_for("nonsense", "FAILED") == "read() gave str, and must give strandline.connect.Batch"
+
+
+def test_what_passes_is_tried_again_without_anyone(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    Flaky.failures.clear()
+    worker.create("flaky", "Flaky", topic="flaky")
+    assert [each.value() for each in committed(log, "flaky", 1)] == [b'"back"']
+    first, second, third = Flaky.failures
+    assert second - first > 0.9
+    assert third - second > 1.9, "it waits longer each time"
+    worker.wait_for("flaky", "RUNNING")
+
+
+def test_a_connector_that_hangs_stops_no_other(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    worker.create("hangs", "Hanging", topic="hangs")
+    worker.wait_for("hangs", "RUNNING")
+    worker.ask(worker.herder.delete("hangs"))
+    worker.create("after", "Counter", topic="after", count="10")
+    committed(log, "after", 10)
+    assert "hangs" not in worker.herder.connectors()
+    Hanging.released.set()
+
+
+def test_more_tasks_than_allowed_fail_the_connector(worker: RunningWorker) -> None:
+    worker.create("many", "TooMany", topic="many")
+    wait_until(lambda: (status := worker.status("many")) is not None and status.connector.state == "FAILED", "it fails")
+    status = worker.status("many")
+    assert status is not None
+    assert "made 2 tasks, which is more than tasks.max=1" in (status.connector.trace or "")
+
+
+def test_requests_that_make_no_sense_are_refused(worker: RunningWorker) -> None:
+    herder = worker.herder
+    with pytest.raises(RequestFailed, match="not found") as found:
+        herder.info("unknown")
+    assert found.value.status == 404
+    with pytest.raises(RequestFailed, match="Missing required configuration"):
+        worker.create("half", "Counter")
+    worker.create("twice", "Counter", topic="twice", count="1")
+    with pytest.raises(RequestFailed, match="already exists"):
+        worker.create("twice", "Counter", topic="twice")
+    with pytest.raises(RequestFailed, match=r"plugin\.modules"):
+        worker.ask(herder.create("os", {"name": "os", "connector.class": "os:system", "topic": "x"}))
+
+
+def test_a_second_worker_does_not_write_configs(log: EmbeddedBroker) -> None:
+    with RunningWorker(log.bootstrap, 1, group_id="pair") as first:
+        first.lead()
+        with RunningWorker(log.bootstrap, 2, group_id="pair") as second:
+            wait_until(lambda: second.worker.assignment.leader_url == "http://worker-1", "it knows the leader")
+            with pytest.raises(LeaderOnly) as refused:
+                second.create("x", "Counter", topic="x")
+            assert refused.value.leader_url == "http://worker-1"
+
+
+def test_old_tasks_are_fenced_before_new_ones_begin(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    """A task that hangs on some worker cannot commit any more, also if its number is not used again."""
+    worker.create("shrinks", "Counter", topic="shrinks", count="20", tasks_max="2")
+    committed(log, "shrinks", 40)
+    worker.set_state("shrinks", "STOPPED")
+    wait_until(lambda: not worker.herder.task_configs("shrinks"), "it has no tasks")
+    zombie = TaskProducer(log.bootstrap, transactional_id("connect-cluster", "shrinks", 1), "connect-offsets", {})
+    zombie.send([OutMessage("shrinks", None, b"late", None, None, [])])
+    config = {**worker.herder.info("shrinks").config, "tasks.max": "1"}
+    worker.ask(worker.herder.put_config("shrinks", config))
+    worker.set_state("shrinks", "STARTED")
+    worker.wait_for("shrinks", "RUNNING")
+    with pytest.raises(FencedOut):
+        zombie.commit([])
+    assert len(committed(log, "shrinks", 40)) == 40
+
+
+def test_a_worker_of_an_older_generation_does_not_overwrite_a_state(worker: RunningWorker) -> None:
+    worker.create("moved", "Counter", topic="moved", count="1")
+    worker.wait_for("moved", "RUNNING")
+    task = TaskId("moved", 0)
+    newer = StoredStatus(UnitStatus("RUNNING", "another-worker:1"), generation=1_000_000)
+    worker.worker.stores.statuses.put(task, newer)
+    runner = worker.worker.runner(task)
+    assert runner is not None
+    runner._report("FAILED", "late news of a zombie")
+    assert worker.worker.stores.statuses.tasks("moved")[0] == newer
+
+
+def test_offsets_in_the_target_are_set_and_reset_with_those_of_the_group(
+    log: EmbeddedBroker, worker: RunningWorker, tmp_path: Path
+) -> None:
+    database = tmp_path / "rows.sqlite"
+    produce(log, "kept-rows", [b'{"n":%d}' % each for each in range(5)])
+    settings = {"insert.mode": "insert", "pk.mode": "none", "delete.enabled": "false"}
+    worker.create("kept-rows", "SqliteSink", settings, topics="kept-rows", connection_url=str(database))
+
+    def rows() -> int:
+        with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection:
+            try:
+                return int(connection.execute('select count(*) from "kept-rows"').fetchone()[0])
+            except sqlite3.OperationalError:
+                return 0
+
+    wait_until(lambda: rows() == 5, "all rows are there")
+    wait_until(lambda: bool(worker.ask(worker.herder.offsets("kept-rows"))), "offsets are committed")
+    worker.set_state("kept-rows", "STOPPED")
+    wait_until(lambda: not worker.herder.task_configs("kept-rows"), "it has no tasks")
+    place = {"kafka_topic": "kept-rows", "kafka_partition": 0}
+    worker.ask(worker.herder.alter_offsets("kept-rows", [(place, {"kafka_offset": 3})]))
+    worker.set_state("kept-rows", "STARTED")
+    wait_until(lambda: rows() == 7, "the last two are written again")
+    worker.set_state("kept-rows", "STOPPED")
+    wait_until(lambda: not worker.herder.task_configs("kept-rows"), "it has no tasks")
+    worker.ask(worker.herder.reset_offsets("kept-rows"))
+    worker.set_state("kept-rows", "STARTED")
+    wait_until(lambda: rows() == 12, "all are written again")
+
+
+def test_a_source_creates_its_topic_by_the_rules_of_its_config(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    rules = {
+        "topic.creation.default.partitions": "2",
+        "topic.creation.default.replication.factor": "-1",
+        "topic.creation.groups": "states",
+        "topic.creation.states.include": "state-.*",
+        "topic.creation.states.partitions": "3",
+        "topic.creation.states.cleanup.policy": "compact",
+    }
+    worker.create("makes-state", "Counter", rules, topic="state-of-things", count="5")
+    worker.create("makes-other", "Counter", rules, topic="other-things", count="5")
+    committed(log, "state-of-things", 5)
+    committed(log, "other-things", 5)
+    admin = AdminClient({"bootstrap.servers": log.bootstrap})
+    topics = admin.list_topics(timeout=30).topics
+    assert len(topics["state-of-things"].partitions) == 3
+    assert len(topics["other-things"].partitions) == 2
+    resource = ConfigResource("topic", "state-of-things")
+    (found,) = admin.describe_configs([resource]).values()
+    assert found.result()["cleanup.policy"].value == "compact"
