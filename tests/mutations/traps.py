@@ -556,4 +556,19 @@ TRAPS: dict[str, Trap] = {
         "KIP-932",
         "store a leader's epoch before it gets the state; merge by delivery count; prune below needed snapshots only",
     ),
+    "connector-lost": Trap(
+        "a record of a source or for a sink is lost, though its position says that it is done with",
+        "sinks that commit offsets before the write; dead letters that are sent and not waited for",
+        "commit behind what the target has stored; positions in the transaction of the records",
+    ),
+    "connector-doubled": Trap(
+        "a task that is thought dead writes beside its successor, or a restart writes again what is there",
+        "Kafka Connect without KIP-618; sinks whose offsets are only in the consumer group",
+        "fence old tasks first; keep offsets in the target, or names that depend on the records alone",
+    ),
+    "connector-rights": Trap(
+        "a config that comes over HTTP runs a class, reads a file or shows a secret that the worker's owner did not allow",
+        "config providers and class names without a list",
+        "classes, paths and variables only by rules of the worker; secrets are never stored or shown resolved",
+    ),
 }
