@@ -567,7 +567,7 @@ TRAPS: dict[str, Trap] = {
         "fence old tasks first; keep offsets in the target, or names that depend on the records alone",
     ),
     "connector-rights": Trap(
-        "a config that comes over HTTP runs a class, reads a file or shows a secret that the worker's owner did not allow",
+        "a config from HTTP runs a class, reads a file or shows a secret that the owner of the worker did not allow",
         "config providers and class names without a list",
         "classes, paths and variables only by rules of the worker; secrets are never stored or shown resolved",
     ),
