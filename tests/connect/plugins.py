@@ -185,3 +185,15 @@ class Parts(Counter):
             for each in batch.records:
                 each.value = {"part": str(self.config.part), "n": each.value}
             yield batch
+
+
+class HangingTasks(Source):
+    """Hangs when it is asked for its tasks."""
+
+    class Config(connect.Config):
+        topic: str = option("Topic.")
+
+    @classmethod
+    def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        Hanging.released.wait()
+        return [{}]

@@ -228,6 +228,7 @@ def test_what_passes_is_tried_again_without_anyone(log: EmbeddedBroker, worker: 
 
 
 def test_a_connector_that_hangs_stops_no_other(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    worker.create("hangs-early", "HangingTasks", topic="hangs")
     worker.create("hangs", "Hanging", topic="hangs")
     worker.wait_for("hangs", "RUNNING")
     worker.ask(worker.herder.delete("hangs"))

@@ -120,6 +120,15 @@ def test_a_leader_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> No
     run_with_kills(tmp_path, count=150, kills=1)
 
 
+def test_a_worker_with_a_connector_that_hangs_still_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
+        settings = {"task_shutdown_graceful_timeout_ms": "500"}
+        with WorkerProcess(log.bootstrap, tmp_path / "worker.log", **settings) as worker:
+            worker.create("hangs", connector_class=f"{PLUGINS}:Hanging", topic="hangs")
+            wait_until(lambda: len(worker.running_on("hangs")) == 1, "it runs")
+            assert worker.stop() == 0
+
+
 @pytest.mark.slow
 def test_every_worker_is_killed_several_times(tmp_path: Path) -> None:
     run_with_kills(tmp_path, count=3000, kills=6)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
+from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RetriableFailure
 from strandline.connect.herder.config_state import (
     Config,
     ConnectorState,
@@ -24,6 +24,7 @@ from strandline.connect.herder.interface import UnitStatus
 from strandline.connect.herder.status_state import StoredStatus
 from strandline.connect.herder.stores import TIMEOUT_S, ConnectStores
 from strandline.connect.plugins import Plugin, Plugins
+from strandline.connect.tasks.calls import CallThread
 from strandline.connect.tasks.settings import TASK_CLASS
 from strandline.connect.tasks.source_task import transactional_id
 
@@ -44,6 +45,7 @@ class LeaderDuties:
         plugins: Plugins,
         resolve: Callable[[Config], dict[str, str]],
         worker_id: str,
+        look_again: Callable[[], None],
     ) -> None:
         self._bootstrap = bootstrap
         self._group = group
@@ -51,6 +53,10 @@ class LeaderDuties:
         self._plugins = plugins
         self._resolve = resolve
         self._worker_id = worker_id
+        self._look_again = look_again
+        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._missed: set[str] = set()
+        """Connectors that have changed while they were looked at."""
         self._failed: dict[str, tuple[int, float]] = {}
         """Connectors whose tasks could not be made: the number of the config, and when to try again."""
         self._known: set[str] = set()
@@ -59,30 +65,50 @@ class LeaderDuties:
     def forget(self, name: str | None = None) -> None:
         """Try connectors again that failed, for example because someone restarts them."""
         if name is None:
+            self.stop()
             self._failed.clear()
             self._known.clear()
         else:
             self._failed.pop(name, None)
 
-    async def look(self) -> float | None:
-        """Bring what is on the topics up to date. Return when to look again, None for at the next change."""
-        again_s: float | None = None
-        for name, connector in list(self._stores.configs.connectors.items()):
-            try:
-                await self._look_at(name, connector)
-            except RetriableFailure as error:
-                log.warning("connector %s: %s", name, error)
-                self._tell(name, "FAILED", f"{error}; tried again every {RETRY_S:g} s")
-                self._failed[name] = connector.config_number, time.monotonic() + RETRY_S
-                again_s = RETRY_S
-            except ConnectFailed as error:
-                log.error("connector %s failed: %s", name, error)
-                self._tell(name, "FAILED", str(error))
-                self._failed[name] = connector.config_number, float("inf")
+    def look(self) -> None:
+        """Begin to bring what is on the topics up to date, each connector by itself: one may hang for a while."""
+        for name, connector in self._stores.configs.connectors.items():
+            if name in self._looking:
+                self._missed.add(name)
+            else:
+                self._looking[name] = asyncio.create_task(self._look(name, connector))
         for name in self._known - set(self._stores.configs.connectors):
             self._bury(name)
         self._known = set(self._stores.configs.connectors)
-        return again_s
+
+    def stop(self) -> None:
+        """Leave what is under way; the next leader goes on."""
+        for task in self._looking.values():
+            task.cancel()
+        self._looking.clear()
+        self._missed.clear()
+
+    async def _look(self, name: str, connector: ConnectorState) -> None:
+        try:
+            await self._look_at(name, connector)
+        except FencedOut as error:
+            log.info("connector %s: this worker does not lead any more: %s", name, error)
+        except RetriableFailure as error:
+            log.warning("connector %s: %s", name, error)
+            self._tell(name, "FAILED", f"{error}; tried again every {RETRY_S:g} s")
+            self._failed[name] = connector.config_number, time.monotonic() + RETRY_S
+            asyncio.get_running_loop().call_later(RETRY_S, self._look_again)
+        except ConnectFailed as error:
+            log.error("connector %s failed: %s", name, error)
+            self._tell(name, "FAILED", str(error))
+            self._failed[name] = connector.config_number, float("inf")
+        finally:
+            if self._looking.get(name) is asyncio.current_task():
+                del self._looking[name]
+                if name in self._missed:
+                    self._missed.discard(name)
+                    self._look_again()
 
     async def _look_at(self, name: str, connector: ConnectorState) -> None:
         number, retry_at = self._failed.get(name, (-1, 0.0))
@@ -125,14 +151,17 @@ class LeaderDuties:
             # Secrets stay as they were written: the tasks' configs are on a topic.
             return [dict(config) | _texts(each) | {TASK_CLASS: plugin.place} for each in made]
 
+        thread = CallThread(f"tasks-of-{plugin.name}")
         try:
-            return await asyncio.wait_for(asyncio.to_thread(make), TASKS_S_MAX)
+            return await asyncio.wait_for(thread.call(make), TASKS_S_MAX)
         except TimeoutError:
             raise RetriableFailure(f"{plugin.name} did not say its tasks within {TASKS_S_MAX:g} s") from None
         except ConnectFailed:
             raise
         except Exception as error:  # a connector's own code
             raise ConnectFailed(f"{plugin.name} cannot say its tasks: {type(error).__name__}: {error}") from error
+        finally:
+            thread.close()
 
     async def _fence(self, name: str, connector: ConnectorState) -> None:
         """Fence the producers of all tasks before, then let the new ones begin."""

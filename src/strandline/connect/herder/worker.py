@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.failures import ClientFailed
 from strandline.client.group_participant import Generation, GroupParticipant, GroupTimes
-from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig
+from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
 from strandline.connect.herder.assignment import Assignment, MemberMetadata, share_out
 from strandline.connect.herder.config_state import Config, ConnectorState, RestartRequest, TaskId
 from strandline.connect.herder.interface import UnitStatus
@@ -32,6 +33,7 @@ from strandline.connect.source import Source
 from strandline.connect.tasks.sink_task import SinkTask
 from strandline.connect.tasks.source_task import SourceTask
 from strandline.connect.tasks.task import ConnectTask, TaskContext
+from strandline.errors import Disconnected, TimedOut
 
 PROTOCOL_TYPE: Final = "connect"
 PROTOCOL: Final = "strandline-v0"
@@ -69,7 +71,7 @@ class ConnectWorker:
         self.secrets = Secrets(settings.properties, allows_all=allows_all)
         self.defaults = settings.of_connectors()
         self.leader = LeaderDuties(
-            bootstrap, settings.group_id, self.stores, self.plugins, self.resolve, self.worker_id
+            bootstrap, settings.group_id, self.stores, self.plugins, self.resolve, self.worker_id, self.look
         )
         self.cluster_id = ""
         self.assignment = Assignment("")
@@ -109,6 +111,7 @@ class ConnectWorker:
             self._reconciling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._reconciling
+        self.leader.stop()
         stopped = list(self._runners)
         await self._stop_tasks(stopped)
         for each in stopped:
@@ -158,6 +161,8 @@ class ConnectWorker:
         client = ClusterClient(ClientSettings.within(self.bootstrap, "strandline-connect", TIMEOUT_S))
         try:
             return client.ask_any(MetadataRequest(topics=[]), MetadataResponse).cluster_id or ""
+        except (ClientFailed, Disconnected, TimedOut) as error:
+            raise RetriableFailure(f"the cluster cannot be reached: {error}") from error
         finally:
             client.close()
 
@@ -256,7 +261,7 @@ class ConnectWorker:
             try:
                 await self._reconcile()
                 if self.is_leader:
-                    wait_s = await self.leader.look() or _LOOK_S
+                    self.leader.look()
                     self._rebalance_if_needed()
             except ConnectFailed as error:
                 log.warning("not everything is as it should be, and is looked at again: %s", error)

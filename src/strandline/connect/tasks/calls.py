@@ -4,14 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final, TypeVar
 
 from strandline.connect.failures import ConnectFailed
 
 T = TypeVar("T")
 _END: Final = object()
+
+
+class CallThread:
+    """One thread for calls that may never return: unlike those of a pool it does not hold up the end of the process."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function after those before it, and return what it returns."""
+        future: Future[T] = Future()
+        self._calls.put((future, partial(function, *args)))
+        if not self._thread.is_alive() and self._thread.ident is None:
+            self._thread.start()
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Let the thread end behind its last call."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (item := self._calls.get()) is not None:
+            future, function = item
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = function()
+            except BaseException as error:  # it belongs to the caller, whatever it is
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            # The thread would keep the last batch until the next call.
+            del item, future, function
 
 
 class TaskThreads:
@@ -21,24 +58,24 @@ class TaskThreads:
     """
 
     def __init__(self, name: str) -> None:
-        self._connector = ThreadPoolExecutor(1, f"{name}-connector")
-        self._client = ThreadPoolExecutor(1, f"{name}-client")
+        self._connector = CallThread(f"{name}-connector")
+        self._client = CallThread(f"{name}-client")
 
     async def call(self, method: Callable[..., Any], *args: Any) -> Any:
         """Call a method of the connector, whichever kind it is."""
         if inspect.iscoroutinefunction(method):
             return await method(*args)
-        result = await asyncio.get_running_loop().run_in_executor(self._connector, method, *args)
+        result = await self._connector.call(method, *args)
         return await result if inspect.isawaitable(result) else result
 
     async def in_client(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function that waits for the cluster."""
-        return await asyncio.get_running_loop().run_in_executor(self._client, function, *args)
+        return await self._client.call(function, *args)
 
     def close(self) -> None:
         """Let the threads end. One that hangs in a connector is left alone; it holds nothing that others need."""
-        self._connector.shutdown(wait=False, cancel_futures=True)
-        self._client.shutdown(wait=False, cancel_futures=True)
+        self._connector.close()
+        self._client.close()
 
 
 class SourceBatches:
