@@ -225,6 +225,7 @@ class SinkTask(ConnectTask):
                 await self._call_while_polling(self.connector.write, batch.only(record))
             except RecordFailed as alone:
                 self._fail(batch, record, alone)
+                await self.threads.in_client(self._tolerance.flush)
             done.append(record)
         return _without(batch, done)
 
@@ -358,7 +359,12 @@ class SinkTask(ConnectTask):
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         """Run a coroutine of the loop from the client thread, which waits for it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_REVOKE_S_MAX)
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(_REVOKE_S_MAX)
+        except TimeoutError:
+            raise RetriableFailure(
+                f"partitions moved, and the sink did not answer within {_REVOKE_S_MAX:g} s"
+            ) from None
 
     def lag(self) -> dict[TopicPosition, int]:
         """Return how many offsets the group is behind in each partition, by what the consumer last heard."""
