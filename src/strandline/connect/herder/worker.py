@@ -281,6 +281,8 @@ class ConnectWorker:
         ]
         moved = [each for each in out_of_date if each not in self.assignment.tasks and self._connector_of(each)]
         await self._stop_tasks(out_of_date)
+        for task_id in out_of_date:
+            self._tell(task_id, "UNASSIGNED", None)
         for task_id in sorted(wanted - set(self._runners)):
             connector = self._connector_of(task_id)
             if connector is not None and self._may_start(task_id, connector):
