@@ -19,7 +19,7 @@ from strandline.connect.herder.worker_settings import WorkerSettings
 from strandline.connect.plugins import BUILT_IN
 
 PAGE = (Path(__file__).parents[2] / "docs" / "connect.md").read_text()
-LINES_MAX = 220
+LINES_MAX = 250
 
 
 def blocks(language: str) -> list[str]:
