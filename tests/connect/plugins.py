@@ -61,6 +61,30 @@ class PlainCounter(Counter):
             yield Batch([SourceRecord(value=each)], part, {"next": each + 1})
 
 
+class Units(Source):
+    """Gives units of three batches. It waits in the middle of each, and fails in the middle of the first."""
+
+    may_go_on: ClassVar[threading.Event] = threading.Event()
+    failures: ClassVar[int] = 0
+
+    class Config(connect.Config):
+        topic: str = option("Topic.")
+        units: int = option("How many.", default=2)
+
+    def read(self, offsets: SourceOffsets) -> Iterator[Batch]:
+        part = {"part": 0}
+        for unit in range((offsets.get(part) or {"next": 0})["next"], self.config.units):
+            yield Batch([SourceRecord(value=f"{unit}-a")], is_open=True)
+            while not self.may_go_on.wait(0.05):
+                if self.stopping.is_set():
+                    return
+            if not Units.failures:
+                Units.failures += 1
+                raise RetriableFailure("failed once")
+            yield Batch([SourceRecord(value=f"{unit}-b")], part, {"next": unit}, is_open=True)
+            yield Batch([SourceRecord(value=f"{unit}-c")], part, {"next": unit + 1})
+
+
 class Kept(Sink):
     """Keeps what it is given in this process, by name."""
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
-from tests.connect.plugins import Flaky, Hanging, Kept
+from tests.connect.plugins import Flaky, Hanging, Kept, Units
 from tests.connect.running import RunningWorker, wait_until
 
 import strandline
@@ -38,15 +38,17 @@ def worker(log: EmbeddedBroker) -> Iterator[RunningWorker]:
         yield running.lead()
 
 
-def committed(log: EmbeddedBroker, topic: str, count: int, wait_s: float = 60.0) -> list[Any]:
+def committed(
+    log: EmbeddedBroker, topic: str, count: int, wait_s: float = 60.0, isolation: str = "read_committed"
+) -> list[Any]:
     """Read a topic from its beginning until it has given so many records and a while nothing more."""
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,
-            "group.id": f"reader-{topic}",
+            "group.id": f"{isolation}-{topic}",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "isolation.level": "read_committed",
+            "isolation.level": isolation,
         }
     )
     consumer.subscribe([topic])
@@ -119,6 +121,17 @@ def test_a_paused_source_gives_nothing_until_it_goes_on(log: EmbeddedBroker, wor
     worker.wait_for("pausing", "RUNNING")
     wait_until(lambda: worker.ask(worker.herder.offsets("pausing")) != before, "it goes on")
     worker.ask(worker.herder.delete("pausing"))
+
+
+def test_batches_that_belong_together_are_seen_together(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    worker.create("units", "Units", topic="units")
+    assert [each.value() for each in committed(log, "units", 1, isolation="read_uncommitted")] == [b'"0-a"']
+    assert committed(log, "units", 0) == []
+    Units.may_go_on.set()
+    whole = [f'"{unit}-{part}"'.encode() for unit in range(2) for part in "abc"]
+    assert [each.value() for each in committed(log, "units", len(whole))] == whole
+    wait_until(lambda: worker.ask(worker.herder.offsets("units")) == [({"part": 0}, {"next": 2})], "it is stored")
+    assert Units.failures == 1
 
 
 def test_a_sink_gets_everything_and_commits_behind_it(log: EmbeddedBroker, worker: RunningWorker) -> None:

@@ -77,13 +77,15 @@ class Batch:
 
     `partition` names a part of the source that has a position of its own, for example `{"filename": "a.txt"}`;
     `offset` is the position behind these records, for example `{"position": 1024}`. Without an offset nothing is
-    remembered. A batch may hold positions of several partitions in `offsets` instead.
+    remembered. A batch may hold positions of several partitions in `offsets` instead. With `is_open` the next batch
+    belongs to it: readers see both or neither, however large they are.
     """
 
     records: Sequence[SourceRecord]
     partition: Mapping[str, Any] | None = None
     offset: Mapping[str, Any] | None = None
     offsets: Sequence[SourcePosition] = ()
+    is_open: bool = False
 
     def positions(self) -> Iterator[SourcePosition]:
         if self.partition is not None and self.offset is not None:
@@ -95,8 +97,8 @@ class Batch:
 class ValueBatch:
     """Values that a source has read, without an object for each record: they have no keys and no headers.
 
-    `partition`, `offset` and `offsets` are those of `Batch`. Without a `topic` the values go to that of the connector's
-    setting `topic`. All values have the same schema.
+    `partition`, `offset`, `offsets` and `is_open` are those of `Batch`. Without a `topic` the values go to that of the
+    connector's setting `topic`. All values have the same schema.
     """
 
     values: Sequence[Any]
@@ -105,6 +107,7 @@ class ValueBatch:
     offset: Mapping[str, Any] | None = None
     value_schema: Schema | None = None
     offsets: Sequence[SourcePosition] = ()
+    is_open: bool = False
 
     def positions(self) -> Iterator[SourcePosition]:
         if self.partition is not None and self.offset is not None:

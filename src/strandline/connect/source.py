@@ -65,6 +65,9 @@ class Source(Connector):
     exactly_once: ClassVar[bool] = True
     """Whether `read`, begun at a stored position, gives what follows it, none missing and none twice."""
 
+    transaction_timeout_ms: ClassVar[int] = 60_000
+    """After this time the cluster aborts what a task has begun. One whose batches belong together may need longer."""
+
     def read(self, offsets: SourceOffsets) -> AsyncIterator[AnyBatch] | Iterator[AnyBatch]:
         """Yield batches for ever, or until there is nothing more; an async generator, or a plain one.
 

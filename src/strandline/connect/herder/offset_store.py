@@ -37,14 +37,15 @@ class OffsetState:
             return ConnectorOffsets(dict(self._stored.get(connector, {})))
 
     def records(self, connector: str, positions: Sequence[SourcePosition]) -> list[StateRecord]:
-        """Return what stores these positions; those of a partition without an offset are deleted."""
-        with self._lock:
-            known = dict(self._stored.get(connector, {}))
+        """Return what stores the last position of each partition; one without an offset is deleted."""
+        newest = {_canonical(partition): (partition, offset) for partition, offset in positions}
         made = []
-        for partition, offset in positions:
-            found = known.get(_canonical(partition))
-            key = found.key if found is not None else to_json([connector, partition])
-            made.append(StateRecord(key, None if offset is None else to_json(offset)))
+        with self._lock:
+            known = self._stored.get(connector, {})
+            for name, (partition, offset) in newest.items():
+                found = known.get(name)
+                key = found.key if found is not None else to_json([connector, partition])
+                made.append(StateRecord(key, None if offset is None else to_json(offset)))
         return made
 
     def _apply(self, record: StateRecord) -> None:

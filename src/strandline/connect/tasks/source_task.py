@@ -1,8 +1,8 @@
 """A source's task: batches from the source into the log, each with the position behind it.
 
 A transaction ends as soon as the source has nothing more at hand, so a record that comes alone is seen at once; under
-load it ends after a second, or when it is large. Failures are not mended in place: the task ends, and starts again
-behind the last position that was committed.
+load it ends after a second, or when it is large, but never between batches that belong together. Failures are not
+mended in place: the task ends, and starts again behind the last position that was committed.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ class SourceTask(ConnectTask):
         self._began_s = 0.0
         self._open_records = 0
         self._open_bytes = 0
+        self._is_unit_open = False
+        """Whether the last batch belongs with the next one, so that neither may be committed alone."""
         self._has_ended = False
 
     @property
@@ -71,7 +73,7 @@ class SourceTask(ConnectTask):
             await self.threads.call(self.connector.open)
             reader = SourceBatches(self.threads, self.connector.read(offsets.of(self.context.id.connector)))
             while not self._is_stopping.is_set():
-                if self._is_paused.is_set():
+                if self._is_paused.is_set() and not self._is_unit_open:
                     await self._commit()
                     resumed = asyncio.create_task(self._may_run.wait())
                     await self._wait_for(resumed)
@@ -100,7 +102,8 @@ class SourceTask(ConnectTask):
             context.bootstrap,
             transactional_id(context.group, *context.id),
             context.offsets_topic,
-            client_overrides(context.properties, "producer"),
+            {"transaction.timeout.ms": str(self.connector.transaction_timeout_ms)}
+            | client_overrides(context.properties, "producer"),
         )
 
     async def _is_ready(self, pending: asyncio.Task[Any]) -> bool:
@@ -132,6 +135,7 @@ class SourceTask(ConnectTask):
         self._positions += batch.positions()
         self._open_records += records
         self._open_bytes += size
+        self._is_unit_open = batch.is_open
         self.metrics.batches += 1
         if (
             time.monotonic() - self._began_s > TRANSACTION_S_MAX
@@ -169,12 +173,12 @@ class SourceTask(ConnectTask):
         self._tolerance.take(bad, raw)
 
     async def _commit(self) -> None:
-        if not self._open_records and not self._positions:
+        if self._is_unit_open or (not self._open_records and not self._positions):
             return
         assert self._producer is not None
         _, offsets = self.context.offsets()
         positions = list(self._positions)
-        records = offsets.records(self.context.id.connector, _newest(positions))
+        records = offsets.records(self.context.id.connector, positions)
         fault_point("connect-before-commit")
         await self.threads.in_client(self._producer.commit, records)
         fault_point("connect-after-commit")
@@ -200,11 +204,3 @@ class SourceTask(ConnectTask):
                 await self.threads.in_client(self._producer.close)
             self._conversion.close()
             self.threads.close()
-
-
-def _newest(positions: list[SourcePosition]) -> list[SourcePosition]:
-    """Return the last position of each partition."""
-    newest: dict[str, SourcePosition] = {}
-    for each in positions:
-        newest[repr(sorted(each[0].items(), key=str))] = each
-    return list(newest.values())
