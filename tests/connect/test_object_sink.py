@@ -385,8 +385,6 @@ def test_wrong_settings_are_named(wrong: dict[str, str], message: str) -> None:
 
 
 def test_an_address_of_no_store_is_named() -> None:
-    with pytest.raises(InvalidConnectorConfig, match=r"store\.url: zz://x cannot be opened"):
-        opened(ObjectSink, {"store.url": "zz://x"})
-    with pytest.raises(InvalidConnectorConfig, match=r"store\.option\.allow_http begins with none of"):
-        opened(ObjectSink, {"store.url": "s3://bucket", "store.option.allow_http": "true"})
+    wrong = ObjectSink.Config.errors_of({"store.url": "zz://x"})
+    assert wrong["store.url"][0].startswith("Invalid value zz://x for configuration store.url: it begins with one of")
     assert issubclass(InvalidConnectorConfig, ConnectFailed)

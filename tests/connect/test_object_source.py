@@ -14,6 +14,8 @@ from strandline.connect.paths import PathRules
 from strandline.connect.records import AnyBatch, ValueBatch
 
 pytest.importorskip("obstore")
+from obstore.store import from_url
+
 from strandline.connect.sources.file_formats import object_bytes
 from strandline.connect.sources.file_formats.lines import BLOCK_BYTES
 from strandline.connect.sources.objects import ObjectSource
@@ -183,7 +185,7 @@ async def test_errors_have_a_place(tmp_path: Path) -> None:
         "topic": "t",
     }
     made = ObjectSource(ObjectSource.Config(away))
-    made._store = object_bytes.from_url(
+    made._store = from_url(
         "s3://bucket/x",
         config={"aws_endpoint": "http://127.0.0.1:1", "aws_access_key_id": "a", "aws_secret_access_key": "b"},
         client_options={"allow_http": True},

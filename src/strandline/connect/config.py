@@ -205,8 +205,12 @@ class Config:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        found = {each.name: each for each in cls.options}
-        attributes = dict(cls._attributes)
+        found: dict[str, Option] = {}
+        attributes: dict[str, str] = {}
+        for base in reversed(cls.__bases__):
+            if issubclass(base, Config):
+                found |= {each.name: each for each in base.options}
+                attributes |= base._attributes
         hints: dict[str, Any] | None = None
         for attribute, declared in vars(cls).copy().items():
             if not isinstance(declared, _Declared):

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from strandline.connect.failures import InvalidConnectorConfig
 
@@ -39,6 +40,13 @@ class PathRules:
         raise InvalidConnectorConfig(
             f"connectors may not use the path {text}: name its directory in allowed.paths of the worker"
         )
+
+    def check_url(self, url: str) -> str:
+        """Return a URL, checked and resolved if it names a file: `file:///path`, or a path without a scheme."""
+        parts = urlsplit(url)
+        if parts.scheme == "file":
+            return self.check(unquote(parts.path)).as_uri()
+        return url if "://" in url else str(self.check(url))
 
 
 ALLOW_ALL: Final = PathRules()

@@ -19,16 +19,15 @@ from obstore.store import ObjectStore
 
 from strandline.connect.config import Long, option
 from strandline.connect.failures import InvalidConnectorConfig
+from strandline.connect.object_store import StoreConfig, open_store
 from strandline.connect.records import AnyBatch, Batch, SourceOffsets, SourcePosition
 from strandline.connect.source import Source
-from strandline.connect.sources.file_formats.format_config import POSITION, FileChunk, batch_of
+from strandline.connect.sources.file_formats.format_config import POSITION, FileChunk, FormatConfig, batch_of
 from strandline.connect.sources.file_formats.object_bytes import (
     ObjectBytes,
     ObjectReplaced,
-    StoreConfig,
     StoredObject,
     listed,
-    open_store,
 )
 from strandline.connect.sources.file_formats.readers import reader_of
 from strandline.connect.sources.file_formats.threads import in_thread
@@ -47,7 +46,7 @@ Offset = Mapping[str, Any]
 class ObjectSource(Source):
     """Reads the lines or rows of objects."""
 
-    class Config(StoreConfig):
+    class Config(FormatConfig, StoreConfig):
         """Settings of the object source."""
 
         object_pattern: str = option("Names of objects to read, as `*.json`; `*` also stands for `/`.", default="*")

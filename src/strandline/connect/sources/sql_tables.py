@@ -9,7 +9,6 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -17,18 +16,21 @@ import sqlalchemy as sa
 
 from strandline.connect.config import Config, Long, Password, option
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
+from strandline.connect.paths import PathRules
 from strandline.connect.records import Batch, SourceOffsets, SourceRecord
 from strandline.connect.source import Source
 from strandline.connect.sources.sql_columns import NUMERIC_MAPPINGS, ColumnRules
 from strandline.connect.sources.sql_rows import RowSettings, SqlRows
 from strandline.connect.sources.sql_shapes import PositionColumns, find_table
 from strandline.connect.sources.time_zones import check_zone
+from strandline.connect.tasks.calls import CallThread
 
 T = TypeVar("T")
 NOW: Final = -1
 """The `timestamp.initial` that means the time of the first start."""
 CLOSE_S_MAX: Final = 5.0
 """How long `close` waits for a statement that still runs."""
+_FILE_DATABASES: Final = ("sqlite", "duckdb")
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
 _PASSING: Final = (sa.exc.OperationalError, sa.exc.InterfaceError, sa.exc.DisconnectionError, sa.exc.TimeoutError)
 
@@ -112,6 +114,13 @@ class SqlSourceConfig(Config):
         cursor.close()
         connection.commit()
 
+    def check_paths(self, paths: PathRules) -> None:
+        """Raise InvalidConnectorConfig if the database is a file that is not allowed."""
+        url = self.url()
+        name = (url.database or "").removeprefix("file:").partition("?")[0]
+        if url.get_backend_name() in _FILE_DATABASES and name not in ("", ":memory:"):
+            paths.check(name)
+
     def rows(self, engine: sa.Engine) -> list[SqlRows]:
         """Return what the task reads."""
         is_sqlite = engine.dialect.name == "sqlite"
@@ -177,15 +186,16 @@ class SqlSource(Source):
         return [{"task.tables": json.dumps(tables[index::count])} for index in range(count)]
 
     async def open(self) -> None:
+        self.config.check_paths(self.paths)
         self._engine = self.config.engine()
-        self._thread = ThreadPoolExecutor(1, "sql-source")
+        self._thread = CallThread("sql-source")
 
     async def close(self) -> None:
         if hasattr(self, "_thread"):
             # Behind what the thread still does: a connection is not taken from under it.
-            disposed = asyncio.wrap_future(self._thread.submit(self._engine.dispose))
-            self._thread.shutdown(wait=False)
+            disposed = asyncio.ensure_future(self._thread.call(self._engine.dispose))
             await asyncio.wait([disposed], timeout=CLOSE_S_MAX)
+            self._thread.close()
 
     async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
         tables = await self._in_thread(self.config.rows, self._engine)
@@ -243,7 +253,7 @@ class SqlSource(Source):
             with _failures():
                 return function(*args)
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return await self._thread.call(call)
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ class DeltaSink(TableSink):
         options = plain_names(self.config.properties, "storage.")
         if self.config.secret_access_key is not None:
             options["aws_secret_access_key"] = self.config.secret_access_key
-        url = f"{self.config.table_url.rstrip('/')}/{name}"
+        url = self.paths.check_url(f"{self.config.table_url.rstrip('/')}/{name}")
         table = DeltaLakeTable(url, options, self.connector, self.config.partition_by)
         table.refresh()
         return table

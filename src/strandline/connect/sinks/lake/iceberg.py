@@ -31,6 +31,7 @@ from pyiceberg.table import Table, Transaction
 
 from strandline.connect.config import option
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
+from strandline.connect.paths import PathRules
 from strandline.connect.records import TopicPosition
 from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.evolution import Widening, small
@@ -62,8 +63,7 @@ class IcebergSink(TableSink):
 
     def open(self) -> None:
         if self.catalog is None:
-            properties = plain_names(self.config.properties, "catalog.")
-            properties.pop("name", None)
+            properties = _checked(plain_names(self.config.properties, "catalog."), self.paths)
             self.catalog = _asked("the catalog", lambda: _catalog(self.config.catalog_name, properties))
 
     def _table(self, name: str) -> LakeTable:
@@ -147,6 +147,20 @@ class IcebergTable(LakeTable):
 
     def _property(self, position: TopicPosition) -> str:
         return f"{OFFSET_PREFIX}.{self._connector}.{position.topic}.{position.partition}"
+
+
+def _checked(given: Mapping[str, str], paths: PathRules) -> dict[str, str]:
+    """Return the properties of pyiceberg. Raise InvalidConnectorConfig for one that is not allowed."""
+    properties = {name: value for name, value in given.items() if name != "name"}
+    for name, value in properties.items():
+        if name.endswith("impl"):
+            raise InvalidConnectorConfig(f"catalog.{name}: a config cannot name a class of Python to load")
+        scheme, has_scheme, rest = value.partition(":///")
+        if has_scheme and scheme.startswith("sqlite"):
+            paths.check(rest.partition("?")[0])
+        elif name == "warehouse" or scheme == "file":
+            paths.check_url(value)
+    return properties
 
 
 def _catalog(name: str, properties: dict[str, str]) -> Catalog:

@@ -19,14 +19,14 @@ from zoneinfo import ZoneInfo
 
 import obstore
 from obstore import exceptions as store_errors
-from obstore.store import ObjectStore, from_url
+from obstore.store import ObjectStore
 
-from strandline.connect.config import Config, Long, Password, option
-from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed, RetriableFailure
+from strandline.connect.config import Long, option
+from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed
+from strandline.connect.object_store import STORE_ERRORS, StoreConfig, open_store, store_failure
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sink import Sink, SinkBatch
 from strandline.connect.sinks.lake.chunks import CutRules, ObjectChunk
-from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.object_format import Compression, JsonObjects, ObjectFormat, ParquetObjects
 from strandline.connect.sinks.lake.paths import by_fields, by_time, pattern_problem, segment, zone_problem
 from strandline.runtime.fault_points import fault_point
@@ -36,40 +36,11 @@ OFFSETS_FOLDER: Final = "_strandline"
 """Readers like Spark and Athena skip names that begin with an underscore."""
 _BYTES_MAX: Final = 2**30
 """Arrow's columns of text and bytes end at 2 GiB."""
-_FOR_GOOD: Final = (
-    store_errors.PermissionDeniedError,
-    store_errors.UnauthenticatedError,
-    store_errors.UnknownConfigurationKeyError,
-    store_errors.InvalidPathError,
-    store_errors.NotSupportedError,
-    FileNotFoundError,
-)
-_OPTION_PREFIXES: Final = ("aws_", "azure_", "google_")
-_STORE_OPTIONS: Final = {
-    "store.access.key.id": "aws_access_key_id",
-    "store.secret.access.key": "aws_secret_access_key",
-    "store.session.token": "aws_session_token",
-    "store.region": "aws_region",
-    "store.endpoint": "aws_endpoint",
-    "store.service.account.key": "google_service_account_key",
-    "store.account.name": "azure_storage_account_name",
-    "store.account.key": "azure_storage_account_key",
-}
 
 
-class ObjectSinkConfig(Config):
+class ObjectSinkConfig(StoreConfig):
     """Settings of the object sink."""
 
-    store_url: str = option("Where objects go: s3://bucket/path, gs://, az:// or file:///directory.", importance="HIGH")
-    store_access_key_id: str | None = option("Access key of S3; without one the environment's is used.", default=None)
-    store_secret_access_key: Password | None = option("Secret of the access key of S3.", default=None)
-    store_session_token: Password | None = option("Session token of S3.", default=None)
-    store_region: str | None = option("Region of S3.", default=None)
-    store_endpoint: str | None = option("Address of a server that speaks S3, for example MinIO.", default=None)
-    store_allow_http: bool = option("Whether the endpoint may be without TLS.", default=False)
-    store_service_account_key: Password | None = option("Key of a Google service account, as JSON.", default=None)
-    store_account_name: str | None = option("Azure's storage account.", default=None)
-    store_account_key: Password | None = option("Key of Azure's storage account.", default=None)
     topics_dir: str = option("Directory of all topics.", default="topics")
     format: Literal["parquet", "json"] = option("What an object holds.", default="parquet", importance="HIGH")
     compression: Compression | None = option(
@@ -151,7 +122,7 @@ class ObjectSink(Sink):
 
     def open(self) -> None:
         if self.store is None:
-            self.store = open_store(self.config)
+            self.store = open_store(self.config, self.paths, makes_directory=True)
 
     def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
         self.revoked(partitions)
@@ -265,8 +236,8 @@ class ObjectSink(Sink):
         assert self.store is not None
         try:
             obstore.put(self.store, path, content)
-        except (store_errors.BaseError, OSError, ValueError) as error:
-            raise _failure(error, f"the object {path} was not written") from None
+        except STORE_ERRORS as error:
+            raise store_failure(error, f"the object {path} was not written") from None
 
     def _stored(self, position: TopicPosition) -> int | None:
         assert self.store is not None
@@ -278,7 +249,7 @@ class ObjectSink(Sink):
         except (KeyError, TypeError, ValueError) as error:
             raise ConnectFailed(f"the object {path} holds no offset: {error}") from None
         except (store_errors.BaseError, OSError) as error:
-            raise _failure(error, f"the object {path} was not read") from None
+            raise store_failure(error, f"the object {path} was not read") from None
 
     def _offset_path(self, position: TopicPosition) -> str:
         connector = segment(self.config.properties.get("name") or "sink")
@@ -286,37 +257,7 @@ class ObjectSink(Sink):
         return f"{self.config.topics_dir}/{OFFSETS_FOLDER}/{connector}/{name}".lstrip("/")
 
 
-def open_store(config: ObjectSinkConfig) -> ObjectStore:
-    """Return the store of `store.url`. Raise InvalidConnectorConfig if the address or an option is wrong."""
-    url = config.store_url
-    given = config.properties
-    settings = {name: given[each] for each, name in _STORE_OPTIONS.items() if each in given}
-    for name, value in plain_names(given, "store.option.").items():
-        if not name.startswith(_OPTION_PREFIXES):
-            # obstore would panic, and end the worker.
-            raise InvalidConnectorConfig(f"store.option.{name} begins with none of {', '.join(_OPTION_PREFIXES)}")
-        settings[name] = value
-    arguments: dict[str, Any] = {}
-    if url.startswith("file:"):
-        arguments["mkdir"] = True
-    elif not url.startswith("memory:"):
-        arguments = {"config": settings, "client_options": {"allow_http": config.store_allow_http}}
-    try:
-        return from_url(url, **arguments)
-    except (store_errors.BaseError, OSError, ValueError) as error:
-        raise InvalidConnectorConfig(f"store.url: {url} cannot be opened: {_first_line(error)}") from None
-
-
 def _format_of(config: ObjectSinkConfig) -> ObjectFormat:
     if config.format == "json":
         return JsonObjects(config.compression or "none", has_metadata=config.include_metadata)
     return ParquetObjects(config.compression or "snappy", has_metadata=config.include_metadata)
-
-
-def _failure(error: Exception, what: str) -> ConnectFailed:
-    kind = ConnectFailed if isinstance(error, (*_FOR_GOOD, ValueError)) else RetriableFailure
-    return kind(f"{what}: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
