@@ -6,13 +6,12 @@ Tasks whose worker stays are never touched. Two workers that both hold a task lo
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strandline.connect.herder.config_state import TaskId, to_json
+from strandline.connect.herder.config_state import TaskId, json_object, to_json
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class MemberMetadata:
 
     @classmethod
     def decode(cls, data: bytes) -> MemberMetadata:
-        value = _object(data)
+        value = json_object(data) or {}
         end = value.get("config_end")
         return cls(str(value.get("url", "")), end if isinstance(end, int) else 0, _task_ids(value.get("owned")))
 
@@ -50,7 +49,7 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: bytes) -> Assignment:
-        value = _object(data)
+        value = json_object(data) or {}
         return cls(str(value.get("leader_url", "")), _task_ids(value.get("tasks")), value.get("has_pending") is True)
 
 
@@ -106,11 +105,3 @@ def _task_ids(value: Any) -> tuple[TaskId, ...]:
     if not isinstance(value, list):
         return ()
     return tuple(TaskId(str(each[0]), int(each[1])) for each in value if isinstance(each, list) and len(each) == 2)
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

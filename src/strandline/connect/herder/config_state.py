@@ -85,7 +85,7 @@ class ConfigState:
     def apply(self, record: StateRecord) -> RestartRequest | None:
         """Take a record; return the order to restart, if it is one. What cannot be read is left out, as in Kafka."""
         key = record.key.decode(errors="replace")
-        value = _object(record.value)
+        value = json_object(record.value)
         if value is None and record.value is not None:
             return None
         self._number += 1
@@ -213,7 +213,8 @@ def to_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _object(data: bytes | None) -> dict[str, Any] | None:
+def json_object(data: bytes | None) -> dict[str, Any] | None:
+    """Return the JSON object that a record holds; None if it holds something else."""
     if data is None:
         return None
     try:

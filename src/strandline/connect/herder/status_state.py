@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from strandline.connect.herder.config_state import StateRecord, TaskId, to_json
+from strandline.connect.herder.config_state import StateRecord, TaskId, json_object, to_json
 from strandline.connect.herder.interface import UnitStatus
 
 CONNECTOR: Final = "status-connector-"
@@ -62,7 +61,7 @@ class StatusState:
 
     def _apply(self, record: StateRecord) -> None:
         key = record.key.decode(errors="replace")
-        value = _object(record.value)
+        value = json_object(record.value)
         if key.startswith(CONNECTOR):
             _set(self._connectors, key.removeprefix(CONNECTOR), _stored(value))
         elif key.startswith(TASK):
@@ -125,13 +124,3 @@ def _set(states: dict[Any, StoredStatus], name: Any, stored: StoredStatus | None
         states.pop(name, None)
     else:
         states[name] = stored
-
-
-def _object(data: bytes | None) -> dict[str, Any] | None:
-    if data is None:
-        return None
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

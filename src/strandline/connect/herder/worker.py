@@ -263,9 +263,6 @@ class ConnectWorker:
                 if self.is_leader:
                     self.leader.look()
                     self._rebalance_if_needed()
-            except ConnectFailed as error:
-                log.warning("not everything is as it should be, and is looked at again: %s", error)
-                wait_s = 1.0
             except Exception:
                 # The worker would go on with what it runs, and hear of nothing any more.
                 log.exception("a look at connectors failed, and is tried again")
@@ -341,7 +338,6 @@ class ConnectWorker:
             self.stores.offsets,
             self.settings.session_timeout_ms,
             tuple(self.settings.plugin_modules),
-            self.paths,
             lambda topic: self._soon(self.stores.write_status, topic_record(topic, task_id)),
             lambda note: self._soon(self._note, task_id, note),
         )

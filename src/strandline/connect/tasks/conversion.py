@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from strandline.connect.convert.choosing import converter_of
@@ -195,17 +196,19 @@ class ConvertedBatch(Sequence[SinkRecord]):
         ends = {place: end for place, end in self.ends.items() if place not in gone}
         return ConvertedBatch.of_records(self._conversion, messages, ends, records)
 
+    @cached_property
+    def _by_place(self) -> Mapping[tuple[str, int, int], Any]:
+        return {(each.topic(), each.partition(), each.offset()): each for each in self._messages}
+
     def raw_of(self, record: SinkRecord) -> RawRecord:
         """Return a record as it is in its topic."""
-        place = record.original_topic, record.original_partition, record.offset
-        return next(raw_of(each) for each in self._messages if (each.topic(), each.partition(), each.offset()) == place)
+        return raw_of(self._by_place[record.original_topic, record.original_partition, record.offset])
 
     def only(self, record: SinkRecord) -> ConvertedBatch:
         """Return a batch of this record alone."""
-        place = record.original_topic, record.original_partition, record.offset
-        messages = [each for each in self._messages if (each.topic(), each.partition(), each.offset()) == place]
-        ends = {TopicPosition(*place[:2]): record.offset + 1}
-        return ConvertedBatch.of_records(self._conversion, messages, ends, [record])
+        position = TopicPosition(record.original_topic, record.original_partition)
+        message = self._by_place[*position, record.offset]
+        return ConvertedBatch.of_records(self._conversion, [message], {position: record.offset + 1}, [record])
 
     def keeping(self, records: Sequence[SinkRecord]) -> ConvertedBatch:
         """Return the batch with these records only; it ends at the same offsets."""

@@ -15,7 +15,6 @@ class ConnectTaskSettings(Config):
     """Converters and error handling. `connect/validation` declares them for users; here are their values."""
 
     errors_tolerance: Literal["none", "all"] = option("Whether bad records are left out.", default="none")
-    errors_retry_timeout: Long = option("How long an operation is tried again.", default=0)
     errors_retry_delay_max_ms: Long = option("The longest pause between two attempts.", default=60_000)
     errors_log_enable: bool = option("Whether bad records are logged.", default=False)
     errors_log_include_messages: bool = option("Whether their content is logged.", default=False)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from strandline.connect.herder.config_state import TaskId
 from strandline.connect.herder.offset_store import OffsetState
 from strandline.connect.herder.state_topics import StateReader
-from strandline.connect.paths import PathRules
 from strandline.connect.records import TopicPosition
 from strandline.connect.tasks.calls import TaskThreads
 from strandline.connect.tasks.metrics import TaskMetrics
@@ -34,7 +33,6 @@ class TaskContext:
     session_timeout_ms: int
     """After this silence of a worker others have its tasks, and the partitions of its sinks."""
     allowed_modules: tuple[str, ...] = ()
-    paths: PathRules = field(default_factory=PathRules)
     on_topic: Callable[[str], None] = lambda topic: None
     """Learns a topic that the task uses, once for each."""
     on_note: Callable[[str | None], None] = lambda note: None
