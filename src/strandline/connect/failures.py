@@ -30,6 +30,10 @@ class RecordFailed(ConnectFailed):
         self.record = record
 
 
+class SchemaRefused(RecordFailed):
+    """The registry does not take the schema of a record, because it would break the readers of those before."""
+
+
 class InvalidConnectorConfig(ConnectFailed):
     """A connector's config is wrong; the message names the settings."""
 

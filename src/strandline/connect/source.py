@@ -68,6 +68,9 @@ class Source(Connector):
     transaction_timeout_ms: ClassVar[int] = 60_000
     """After this time the cluster aborts what a task has begun. One whose batches belong together may need longer."""
 
+    waits_for_schemas: ClassVar[bool] = False
+    """Whether the task waits, instead of leaving a record out, when a registry refuses the schema of a record."""
+
     def read(self, offsets: SourceOffsets) -> AsyncIterator[AnyBatch] | Iterator[AnyBatch]:
         """Yield batches for ever, or until there is nothing more; an async generator, or a plain one.
 
@@ -78,6 +81,18 @@ class Source(Connector):
 
     def committed(self, positions: Sequence[SourcePosition]) -> Awaitable[None] | None:
         """Learn that records up to these positions are committed: now the source may forget them."""
+
+    def gauges(self) -> Mapping[str, float]:
+        """Return numbers of now, as how far the source is behind, by name: the worker's metrics show them."""
+        return {}
+
+    @classmethod
+    def inspect(cls, config: Any, offsets: SourceOffsets) -> Mapping[str, Any]:
+        """Ask the other side how it is, for people, as JSON; `problems` are sentences. It runs in a thread.
+
+        No task need run for it: one that has failed is when people ask.
+        """
+        return {}
 
     @classmethod
     def check_offsets(cls, config: Any, offsets: Sequence[SourcePosition]) -> None:

@@ -9,12 +9,13 @@ import base64
 import json
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from threading import Lock
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
-from strandline.connect.failures import ConnectFailed, RecordFailed, RetriableFailure
+from strandline.connect.failures import ConnectFailed, RecordFailed, RetriableFailure, SchemaRefused
 from strandline.schemas.engines import SchemaSource
 from strandline.schemas.types import REFERENCES_MAX
 
@@ -52,7 +53,10 @@ class RegistryClient:
 
     def register(self, subject: str, source: SchemaSource) -> int:
         """Register a schema, if it is not registered already, and return its id."""
-        return int(self._ask("POST", "subjects", subject, "versions", body=_body(source))["id"])
+        try:
+            return int(self._ask("POST", "subjects", subject, "versions", body=_body(source))["id"])
+        except SchemaRefused as error:
+            raise SchemaRefused(f"the new schema of {subject} would break its contract: {error}") from None
 
     def find(self, subject: str, source: SchemaSource) -> int:
         """Return the id of a schema that is registered. Raise RecordFailed if it is not."""
@@ -151,6 +155,8 @@ def _result(status: int, answer: bytes, url: str) -> Any:
         return found
     told = found.get("message") if isinstance(found, dict) else None
     reason = told or f"it answered {status}"
+    if status == HTTPStatus.CONFLICT:
+        raise SchemaRefused(reason)
     if status in _FORBIDDEN:
         raise ConnectFailed(f"the schema registry at {url} does not let this worker in: {reason}")
     raise RecordFailed(f"the schema registry at {url} refused a request: {reason}")

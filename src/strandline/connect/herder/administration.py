@@ -28,6 +28,7 @@ from strandline.connect.herder.interface import (
     TargetState,
     UnitStatus,
 )
+from strandline.connect.herder.offset_store import ConnectorOffsets
 from strandline.connect.herder.status_state import topic_record
 from strandline.connect.herder.worker import ConnectWorker
 from strandline.connect.plugins import ConnectorKind, Plugin
@@ -167,6 +168,23 @@ class Administration:
         reader, state = self._stores.offsets()
         await asyncio.to_thread(reader.read_to_end, STOPPED_S_MAX)
         return list(state.of(name).all())
+
+    async def inspect(self, name: str) -> Mapping[str, Any]:
+        found = self._find(name)
+        plugin = self._plugin(found.config)
+        if plugin.kind == "sink":
+            return {}
+        reader, state = self._stores.offsets()
+        await asyncio.to_thread(reader.read_to_end, STOPPED_S_MAX)
+        return await asyncio.to_thread(self._inspect, plugin, found.config, state.of(name))
+
+    def _inspect(self, plugin: Plugin, config: Mapping[str, str], offsets: ConnectorOffsets) -> Mapping[str, Any]:
+        source = plugin.load()
+        assert issubclass(source, Source)
+        try:
+            return source.inspect(source.Config(self._worker.resolve(config)), offsets)
+        except ConnectFailed as error:
+            return {"problems": [str(error)]}
 
     async def alter_offsets(self, name: str, positions: Sequence[SourcePosition]) -> str:
         self._lead()

@@ -97,6 +97,9 @@ class Herder(Protocol):
     async def offsets(self, name: str) -> Sequence[SourcePosition]:
         """Return positions. Those of a sink are `{"kafka_topic", "kafka_partition"}` and `{"kafka_offset"}`."""
 
+    async def inspect(self, name: str) -> Mapping[str, Any]:
+        """Return what the other side of a source says of it; nothing if it cannot be asked."""
+
     async def alter_offsets(self, name: str, positions: Sequence[SourcePosition]) -> str:
         """Set positions of a stopped connector; return the message for the caller."""
 

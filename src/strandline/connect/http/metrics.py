@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from strandline.connect.herder.worker import ConnectWorker
+from strandline.connect.source import Source
 
 _HELP: Final = {
     "records": "Records that a source has committed, or a sink has written.",
@@ -35,6 +36,14 @@ def metrics_text(worker: ConnectWorker) -> str:
         behind = task.lag()
         if behind is not None:
             lines.append(f"{metric}{_labels(task_id.connector, task_id.task)} {sum(behind.values())}")
+    gauges: dict[str, list[str]] = {}
+    for task_id, task in tasks:
+        if isinstance(task.connector, Source):
+            for name, number in task.connector.gauges().items():
+                metric = f"strandline_connect_source_{name}"
+                gauges.setdefault(metric, []).append(f"{metric}{_labels(task_id.connector, task_id.task)} {number}")
+    for metric, values in gauges.items():
+        lines += [f"# TYPE {metric} gauge", *values]
     return "\n".join(lines) + "\n"
 
 

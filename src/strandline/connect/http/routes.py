@@ -2,6 +2,7 @@
 
 /  /health  /connectors  /connectors/{c}  .../config  .../status  .../restart  .../pause  .../resume  .../stop
 .../tasks  .../tasks/{t}/status  .../tasks/{t}/restart  .../topics  .../topics/reset  .../offsets
+.../inspect (ours: what the other side of a source says)
 /connector-plugins  /connector-plugins/{p}/config  .../config/validate  /admin/loggers  /admin/loggers/{l}
 
 Each route declares the right that its caller needs. Routes without one show only what the caller may see.
@@ -266,6 +267,10 @@ async def get_offsets(call: ConnectCall) -> ConnectAnswer:
     return ConnectAnswer(answers.offsets_json(await call.herder.offsets(call.name)))
 
 
+async def inspect(call: ConnectCall) -> ConnectAnswer:
+    return ConnectAnswer(dict(await call.herder.inspect(call.name)))
+
+
 async def alter_offsets(call: ConnectCall) -> ConnectAnswer:
     return ConnectAnswer({"message": await call.herder.alter_offsets(call.name, bodies.positions_of(call.body))})
 
@@ -373,6 +378,7 @@ ROUTES: Final[dict[tuple[str, str], ConnectRoute]] = {
     ("GET", "connectors/*/topics"): ConnectRoute(get_topics, _SEE),
     ("PUT", "connectors/*/topics/reset"): ConnectRoute(reset_topics, _CHANGE),
     ("GET", "connectors/*/offsets"): ConnectRoute(get_offsets, _SEE),
+    ("GET", "connectors/*/inspect"): ConnectRoute(inspect, _SEE),
     ("PATCH", "connectors/*/offsets"): ConnectRoute(alter_offsets, _CHANGE, has_body=True),
     ("DELETE", "connectors/*/offsets"): ConnectRoute(reset_offsets, _CHANGE),
     ("GET", "connector-plugins"): ConnectRoute(list_plugins),

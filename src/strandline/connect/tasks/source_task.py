@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import Any, Final
 
-from strandline.connect.failures import ConnectFailed
+from strandline.connect.failures import ConnectFailed, RetriableFailure, SchemaRefused
 from strandline.connect.records import SourcePosition, SourceRecord
 from strandline.connect.source import Source
 from strandline.connect.tasks.calls import SourceBatches
@@ -170,6 +170,11 @@ class SourceTask(ConnectTask):
             self._creation.create(topic)
 
     def _on_bad(self, bad: BadRecord, raw: RawRecord | None) -> None:
+        if isinstance(bad.error, SchemaRefused) and self.connector.waits_for_schemas:
+            raise RetriableFailure(
+                f"{bad.error}; the source holds its place and tries again: change the table, or the compatibility of "
+                f"the subject"
+            )
         self._tolerance.take(bad, raw)
 
     async def _commit(self) -> None:
