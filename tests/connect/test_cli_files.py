@@ -251,6 +251,7 @@ def test_changes_name_each_setting_and_no_password() -> None:
         "c: 4",
         "connection.password: set again, because the worker does not show it",
     ]
+    assert changes({}, {"catalog.s3.access-key": "t0p"}) == ["catalog.s3.access-key: [hidden]"]
     assert changes({"a": "1"}, {}) == ["a: 1 is taken away"]
     assert changes(before, before) == []
 

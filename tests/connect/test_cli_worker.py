@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,11 @@ from tests.cli.conftest import CommandLine
 from tests.clients.broker import shared_broker
 from tests.connect.running import wait_until
 from tests.connect.running_worker import running_worker
+from tests.connect.sink_records import batch, record
+from tests.connect.valkey_server import ValkeyServer
+
+from strandline.cli.connect.local_connector import local_connector
+from strandline.connect.records import TopicPosition
 
 pytestmark = pytest.mark.lengthy("starts a broker and a worker, and runs connectors")
 
@@ -341,5 +347,90 @@ def test_target_in_postgres_is_compared_and_rebuilt(cli: CommandLine, name: str,
         assert cli.run("connect", "verify", file).status == 5
         cli.ok("connect", "rebuild", file, "--yes")
         assert connection.execute(f"select half from \"{name}\" where id = '2999'").fetchall() == [(1499.5,)]
+    cli.ok("connect", "verify", file)
+    cli.ok("connect", "delete", name, "--yes")
+
+
+LAKE = {"upsert": "true", "key.fields": "id", "commit.interval.ms": "0"}
+
+
+@pytest.fixture(scope="module")
+def valkey() -> Iterator[str]:
+    with ValkeyServer() as server:
+        yield server.url
+
+
+def settings_of(kind: str, asked: pytest.FixtureRequest) -> dict[str, str]:
+    """Return the settings of a sink whose target is in this directory, or on a server."""
+    here = Path.cwd()
+    match kind:
+        case "RedisSink":
+            return {"url": asked.getfixturevalue("valkey"), "value.type": "hash", "rebuild.database": "1"}
+        case "SearchSink":
+            return {"index.path": str(here / "index"), "text.fields": "text"}
+        case "DeltaSink":
+            return {"table.url": here.as_uri(), **LAKE}
+    catalog = {"catalog.uri": f"sqlite:///{here}/catalog.db", "catalog.warehouse": f"file://{here}/files"}
+    return {"catalog.type": "sql", **catalog, **LAKE}
+
+
+def damage(file: str, wrong: Any, missing: str) -> None:
+    """Change one row of a target and delete another, by records of a partition that the topic does not have."""
+    found = local_connector(Path(file), None)[0]
+    sink = found.make()
+    sink.open()
+    more = {"topic": found.name, "partition": 7}
+    offset = sum((sink.resume([TopicPosition(found.name, 7)]) or {}).values())
+    sink.write(batch(record(offset, *wrong, **more), record(offset + 1, None, missing, **more)))
+    sink.flush()
+    sink.close()
+
+
+def set_offset(url: str, name: str, offset: int) -> None:
+    body = {"partition": {"kafka_topic": name, "kafka_partition": 0}, "offset": {"kafka_offset": offset}}
+    request = urllib.request.Request(
+        f"{url}/connectors/{name}/offsets",
+        json.dumps({"offsets": [body]}).encode(),
+        {"Content-Type": "application/json"},
+        method="PATCH",
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert "altered" in json.load(answer)["message"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "RedisSink",
+        pytest.param("SearchSink", marks=pytest.mark.slow),
+        pytest.param("DeltaSink", marks=pytest.mark.slow),
+        pytest.param("IcebergSink", marks=pytest.mark.slow),
+    ],
+)
+def test_any_target_is_compared_rebuilt_and_written_again(
+    cli: CommandLine, url: str, name: str, kind: str, request: pytest.FixtureRequest
+) -> None:
+    pairs: list[tuple[str | None, Any]] = [(str(number % 5), {"n": number, "text": "é"}) for number in range(20)]
+    file = running_sink(cli, name, [*pairs, ("4", None)], **{"connector.class": kind, **settings_of(kind, request)})
+    (same,) = cli.ok("connect", "verify", name, "--json").objects
+    assert (same["differences"], same["rows"], same["records"]) == (0, 4, 21)
+
+    cli.ok("connect", "stop", name)
+    damage(file, ({"n": -1, "text": "wrong"}, "1"), "2")
+    ended = cli.run("connect", "verify", file, "--json")
+    assert ended.status == 5
+    assert [ended.objects[0][each] for each in ("different", "missing", "surplus")] == [1, 1, 0]
+    assert "differs in 2 of the 4 rows" in cli.run("connect", "rebuild", file).stderr
+    ended = cli.ok("connect", "rebuild", file, "--yes")
+    assert "going on with the target of an earlier rebuild" in ended.stderr
+    cli.ok("connect", "verify", file)
+    cli.ok("connect", "rebuild", file, "--drop", "--yes")
+
+    # The offsets in the target are set, too: otherwise nothing would be written again.
+    damage(file, ({"n": -1, "text": "wrong"}, "1"), "2")
+    set_offset(url, name, 0)
+    cli.ok("connect", "resume", name)
+    produce(cli.bootstrap or "", name, [("new", {"n": 100, "text": "x"})])
+    wait_until(lambda: committed(cli, name) == 22, "it is written again")
     cli.ok("connect", "verify", file)
     cli.ok("connect", "delete", name, "--yes")

@@ -11,7 +11,17 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.connect.sink_records import PLACE, batch, record
-from tests.connect.table_target import POINTS, TableTarget, compare_with_topic, crash_everywhere, numbered
+from tests.connect.table_target import (
+    POINTS,
+    TableTarget,
+    build_again,
+    compare_with_topic,
+    crash_everywhere,
+    give_up_a_fresh_target,
+    numbered,
+    read_again_when_it_changed,
+    set_offsets_of,
+)
 
 from strandline.connect import schema as connect_schema
 from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RecordFailed, RetriableFailure
@@ -233,3 +243,21 @@ def test_settings_that_cannot_work_are_named(target: TableTarget) -> None:
 
 def test_a_table_is_compared_with_its_topic(target: TableTarget) -> None:
     compare_with_topic(target)
+
+
+def test_a_table_is_read_again_when_it_has_changed(target: TableTarget) -> None:
+    read_again_when_it_changed(target)
+
+
+def test_offsets_are_set_in_the_table(target: TableTarget) -> None:
+    set_offsets_of(target)
+
+
+def test_a_table_is_built_again_beside_the_old_one(
+    target: TableTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_again(target, tmp_path, monkeypatch)
+
+
+def test_a_fresh_table_is_given_up(target: TableTarget) -> None:
+    give_up_a_fresh_target(target)

@@ -378,6 +378,26 @@ def test_a_database_is_built_again_beside_the_old_one(server: ValkeyServer, sink
         sinks(rebuild_database="0").fresh_target()
 
 
+def test_a_database_that_other_connectors_use_is_not_exchanged(sinks: Any, valkey: Any) -> None:
+    sinks(name="other").write(batch(record(0, "x", "y")))
+    with pytest.raises(ConnectFailed, match="also that of other"):
+        sinks(rebuild_database="3").fresh_target().open()
+
+
+def test_offsets_are_set_in_the_server(sinks: Any, valkey: Any) -> None:
+    sink = sinks(value_type="list")
+    sink.write(batch(*(record(each, str(each), "k") for each in range(3))))
+    sinks().set_offsets({PLACE: 2, TopicPosition("orders", 5): 40})
+    with pytest.raises(FencedOut):
+        sink.write(batch(record(3, "zombie", "k")))
+    task = sinks(value_type="list")
+    assert task.resume([PLACE, TopicPosition("orders", 5)]) == {PLACE: 2, TopicPosition("orders", 5): 40}
+    task.write(batch(*(record(each, "again", "k") for each in range(4))))
+    assert valkey.lrange("k", 0, -1) == [b"0", b"1", b"2", b"again", b"again"]
+    sinks().set_offsets({PLACE: None})
+    assert sinks().resume([PLACE]) == {}
+
+
 def test_the_database_of_a_url() -> None:
     for url, number in (("redis://h:1/4", 4), ("redis://h", 0), ("unix:///a/b?db=2", 2), ("unix:///5", 0)):
         assert database_of(url) == number

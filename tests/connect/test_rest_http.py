@@ -244,6 +244,28 @@ def test_secrets_of_clients_and_of_unknown_classes_are_hidden() -> None:
     assert second == {"connector.class": "Gone", "db.password": "[hidden]", "db.user": "u"}
 
 
+def test_secrets_of_libraries_are_hidden_and_kept() -> None:
+    secrets = {
+        "catalog.s3.secret-access-key": "s3cret",
+        "catalog.TOKEN": "s3cret",
+        "catalog.credential": "user:s3cret",
+        "catalog.uri": "postgresql://user:s3cret@host/db",
+        "storage.azure_storage_account_key": "s3cret",
+    }
+    plain = {"catalog.type": "rest", "catalog.warehouse": "s3://user@bucket/a:b", "storage.aws_region": "here"}
+    reference = {"storage.token": "${env:TOKEN}"}
+    herder = MemoryHerder()
+    herder.configs["v"] = config(name="v", **secrets, **plain, **reference)
+    with api(herder) as url:
+        shown = call(url, "GET", "/connectors/v/config").json
+        validated = call(url, "PUT", "/connector-plugins/Vault/config/validate", herder.configs["v"])
+        assert call(url, "PUT", "/connectors/v/config", shown | {"url": "http://z"}).status == 200
+    assert {name: value for name, value in shown.items() if name in secrets} == dict.fromkeys(secrets, "[hidden]")
+    assert (plain | reference).items() <= shown.items()
+    assert "s3cret" not in json.dumps(validated.json)
+    assert herder.configs["v"] == config(name="v", **secrets, **plain, **reference) | {"url": "http://z"}
+
+
 # Rights
 
 

@@ -21,6 +21,7 @@ from strandline.connect import schema
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed, RetriableFailure
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sinks.search import SearchSink, search
+from strandline.runtime.fault_points import VARIABLE, PlantedFault
 
 
 @pytest.fixture
@@ -294,17 +295,64 @@ def test_an_index_is_built_again_beside_the_old_one(path: Path, sinks: Any) -> N
     fresh.swap()
     assert len(ids(path, "right")) == 19
     assert ids(path, "wrong OR surplus") == []
-    assert [each.name for each in path.parent.iterdir()] == ["index"]
+    assert {each.name for each in path.parent.iterdir()} == {"index", "index.old-1"}
+    assert ids(path.with_name("index.old-1"), "wrong OR surplus") == ["b0", "b1"]
     sink = sinks()
-    files = len(list(path.iterdir()))
-    sink.drop_old()
-    assert len(list(path.iterdir())) < files
     assert sink.resume([PLACE]) == {PLACE: 21}
     sink.write(batch(book(21, "right behind")))
     sink.flush()
     assert len(ids(path, "right")) == 20
+    # The writer removes what the new index does not need, and the old one keeps it.
+    assert ids(path.with_name("index.old-1"), "wrong OR surplus") == ["b0", "b1"]
+    sink.drop_old()
+    assert [each.name for each in path.parent.iterdir()] == ["index"]
     with pytest.raises(ConnectFailed, match="is no fresh one"):
         sink.swap()
+
+
+@pytest.mark.parametrize("point", ["switch-copied", "switch-copy-named", "switch-committed"])
+def test_a_swap_that_fails_is_said_again(
+    point: str, path: Path, sinks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sinks()
+    sink.write(batch(book(0, "wrong")))
+    sink.flush()
+    sink.close()
+    fresh = sink.fresh_target()
+    fresh.open()
+    fresh.write(batch(book(0, "right")))
+    monkeypatch.setenv(VARIABLE, f"{point}:fail:{tmp_path / 'failed'}")
+    with pytest.raises(PlantedFault):
+        fresh.swap()
+    assert len(ids(path, "*")) == 1
+    again = sinks().fresh_target()
+    again.open()
+    assert again.resume([PLACE]) == {PLACE: 1}
+    again.swap()
+    assert (ids(path, "right"), ids(path, "wrong")) == (["b0"], [])
+    assert not path.with_name("index.rebuild").exists()
+    sinks().drop_old()
+    assert [each.name for each in path.parent.iterdir() if each.is_dir()] == ["index"]
+
+
+def test_offsets_are_set_in_the_index(path: Path, sinks: Any) -> None:
+    sink = sinks()
+    sink.set_offsets({PLACE: 7})
+    assert sink.resume([PLACE]) == {}
+    sink.write(batch(book(0, "one"), book(1, "two")))
+    sink.flush()
+    with pytest.raises(RetriableFailure, match="another task"):
+        sinks().set_offsets({PLACE: 0})
+    sink.close()
+    for offset, found in ((1, {PLACE: 1}), (0, {PLACE: 0}), (None, {})):
+        sink = sinks()
+        sink.set_offsets({PLACE: offset})
+        assert sink.resume([PLACE]) == found
+        sink.close()
+    sink = sinks()
+    sink.write(batch(book(0, "again")))
+    sink.flush()
+    assert (ids(path, "again"), ids(path, "two")) == (["b0"], ["b1"])
 
 
 def test_a_fresh_index_is_discarded_or_becomes_the_first(path: Path, sinks: Any) -> None:

@@ -87,7 +87,46 @@ SQL_SWAP_POINTS: Final = (
     "sql-swap-committed",
 )
 """In the transaction in which a SQL sink puts fresh tables in the place of the old ones, and behind it."""
-_POINTS: Final = frozenset((*SWAP_POINTS, *SINK_POINTS, *REBUILD_POINTS, *SQL_SINK_POINTS, *SQL_SWAP_POINTS))
+CONNECT_POINTS: Final = (
+    "connect-before-commit",
+    "connect-after-commit",
+    "connect-before-write",
+    "connect-before-offset-commit",
+)
+"""In the tasks of connectors: the first two of sources, the others of sinks."""
+CDC_POINTS: Final = (
+    "cdc-slot-created",
+    "cdc-snapshot-page",
+    "cdc-snapshot-end",
+    "cdc-stream-batch",
+    "cdc-before-confirm",
+    "mariadb-cdc-snapshot",
+)
+"""In sources that capture changes of a database."""
+OUTBOX_POINTS: Final = ("outbox-taken-over", "outbox-read", "outbox-sent", "outbox-committed", "outbox-settled")
+"""In the relay of an outbox, in the order in which they are reached."""
+SQLITE_POINTS: Final = (
+    "sqlite-snapshot-part",
+    "sqlite-part-written",
+    "sqlite-before-commit",
+    "sqlite-after-commit",
+    "sqlite-before-checkpoint",
+    "sqlite-after-checkpoint",
+)
+"""In the shipping of an SQLite file."""
+_POINTS: Final = frozenset(
+    (
+        *SWAP_POINTS,
+        *SINK_POINTS,
+        *REBUILD_POINTS,
+        *SQL_SINK_POINTS,
+        *SQL_SWAP_POINTS,
+        *CONNECT_POINTS,
+        *CDC_POINTS,
+        *OUTBOX_POINTS,
+        *SQLITE_POINTS,
+    )
+)
 
 
 class PlantedFault(Exception):

@@ -89,7 +89,10 @@ def changes(current: Mapping[str, str] | None, wanted: Mapping[str, str]) -> lis
 
 def _shown(name: str, value: str) -> str:
     """Return a value of the file for the plan. Its class is not asked, so a name tells what is secret."""
+    from strandline.connect.validation.masking import is_library_secret
+
     is_secret = any(each in name for each in ("password", "secret", "token", "credential", "jaas"))
+    is_secret = is_secret or is_library_secret(name, value)
     return HIDDEN if is_secret and "${" not in value else value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -91,13 +91,13 @@ class Comparing:
     def __init__(self, cluster: Cluster, conversion: Conversion, topics: Sequence[str]) -> None:
         self._cluster = cluster
         self._conversion = conversion
-        self._topics = topics
+        self.topics = topics
         self._bad = 0
 
     def run(self, sinks: Sequence[VerifiableSink], stored: Stored) -> list[TargetComparison]:
         """Compare each target with the records below the stored offsets."""
         offsets = dict(stored())
-        whole = spans_of(self._cluster, self._topics)
+        whole = spans_of(self._cluster, self.topics)
         spans = {
             place: Span(span.start, max(span.start, min(span.end, offsets.get(place, span.start))))
             for place, span in whole.items()
@@ -112,6 +112,28 @@ class Comparing:
             if any(fold.has_doubts for fold in folds):
                 self._look_again(spans, folds, stored)
             return [_outcome(fold, bad, is_whole=is_whole) for fold in folds]
+
+    def run_rows(
+        self,
+        sink: VerifiableSink,
+        batches: Iterable[Sequence[Any]],
+        begin: Mapping[Place, int],
+        stored: Stored,
+        wait: Callable[[], None],
+    ) -> tuple[TargetComparison, str]:
+        """Compare a target with rows that are not read from the topics, after a wait; return also their digest.
+
+        Records from the offsets `begin` on may have changed a row since it was read.
+        """
+        with TopicFold(sink) as fold:
+            for batch in batches:
+                fold.take(self._conversion.batch(batch, self._on_bad))
+            digest, bad = fold.digest(), self._bad
+            wait()
+            self._compare(fold)
+            if fold.has_doubts:
+                self._look_again({place: Span(offset, offset) for place, offset in begin.items()}, [fold], stored)
+            return _outcome(fold, bad, is_whole=True), digest
 
     def _fold(self, spans: Mapping[Place, Span], folds: Sequence[TopicFold]) -> None:
         total = sum(span.end - span.start for span in spans.values())
@@ -142,7 +164,7 @@ class Comparing:
             fold.look_again()
         if not any(fold.has_doubts for fold in folds):
             return
-        ends = spans_of(self._cluster, self._topics)
+        ends = spans_of(self._cluster, self.topics)
         later = {place: Span(span.end, max(span.end, ends[place].end)) for place, span in spans.items()}
         for batch in read_spans(self._cluster, later):
             records = list(self._conversion.batch(batch, self._on_bad))

@@ -6,6 +6,7 @@ of the target it has the digest that the last record gives; null if that record 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import tempfile
@@ -92,6 +93,15 @@ class TopicFold:
         """Rows that the target should have."""
         (found,) = self._database.execute("select count(*) from fold where digest is not null").fetchone()
         return int(found)
+
+    def digest(self) -> str:
+        """Return one digest of all rows that the target should have."""
+        made = hashlib.sha256()
+        for place, key, digest in self._database.execute(
+            "select place, key, digest from fold where digest is not null order by place, key"
+        ):
+            made.update(f"{place}\0{key}\0".encode() + digest)
+        return made.hexdigest()
 
     def compare(self) -> Iterator[int]:
         """Put each row into doubt that is not as the topic has it. Yield how many were looked at, as it goes on."""

@@ -44,7 +44,7 @@ def verify(
     """Compare the rows of a sink's target with the newest record of each key. Exit code 5 if they differ.
 
     The topics are read up to the offsets that the sink has committed, and rows are compared by digests. The sink may go
-    on meanwhile. It needs a target that can be read back, as PostgreSQL, SQLite and DuckDB.
+    on meanwhile. It needs a target that can be read back by key: a database, Redis, a search index, Iceberg or Delta.
     """
     found = _connector(subject, name, lambda: ConnectApi(url, timeout, ca=ca, token_file=token_file))
     output = Output(as_json=as_json)

@@ -128,6 +128,19 @@ class RedisSink(Sink):
             self._claim(each)
         return {each: self._known[each] for each in partitions if self._known[each] != _UNKNOWN}
 
+    def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
+        """Set where to go on, None for what the group's offset says. Tasks that run are fenced out."""
+        assert self._redis is not None
+        stored, owners = self._keys
+        pipeline = self._redis.pipeline(transaction=True)
+        for each, offset in offsets.items():
+            pipeline.hset(owners, _name(each), uuid.uuid4().hex)
+            if offset is None:
+                pipeline.hdel(stored, _name(each))
+            else:
+                pipeline.hset(stored, _name(each), str(offset))
+        self._call(pipeline.execute)
+
     def revoked(self, partitions: Sequence[TopicPosition]) -> None:
         for each in partitions:
             self._owners.pop(each, None)
@@ -206,6 +219,13 @@ class RedisSink(Sink):
             raise ConnectFailed("rebuild.database holds the data that was replaced last time: drop it first")
         if self._call(self._redis.dbsize) and not self._call(self._redis.exists, *self._keys):
             raise ConnectFailed("rebuild.database is not empty: use the number of an empty database")
+        with _connected(self.config, self.paths, with_database(self.config.url, self._replaces or 0)) as old:
+            found = self._call(lambda: set(old.scan_iter(f"{OFFSETS}*", 1000)))
+        others = sorted(each.decode().removeprefix(OFFSETS) for each in found - {self._keys[0].encode()})
+        if others:
+            raise ConnectFailed(
+                f"a rebuild exchanges whole databases, and this one is also that of {', '.join(others)}"
+            )
 
     def swap(self) -> None:
         """Exchange the two databases, with everything that is in them."""
@@ -226,7 +246,8 @@ class RedisSink(Sink):
             return
         old = _connected(self.config, self.paths, with_database(self.config.url, self.config.rebuild_database))
         with old:
-            if self._call(old.exists, REPLACED):
+            # The data of another connector is not ours to remove.
+            if self._call(old.get, REPLACED) == self.config.name.encode():
                 self._call(old.flushdb)
 
     def _fresh(self) -> tuple[client.Redis, int]:

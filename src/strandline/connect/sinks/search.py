@@ -30,6 +30,7 @@ from strandline.connect.sinks.search_index import (
     created,
     is_text_field,
     locked,
+    old_indexes,
     opened,
     replace_index,
     search,
@@ -120,8 +121,22 @@ class SearchSink(Sink):
         # Partitions that were lost may come back: what was written of them is still to be committed.
         self.flush()
         self._committed.clear()
-        found = {each: self._stored(each) for each in partitions}
-        return {each: offset for each, offset in found.items() if offset}
+        assert self._index is not None
+        self._index.reload()
+        searcher, schema = self._index.searcher(), self._index.schema
+        found = {each: stored_position(searcher, schema, self._position_name(each)) for each in partitions}
+        return {each: offset for each, offset in found.items() if offset is not None}
+
+    def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
+        """Set where to go on, None for what the group's offset says, which also holds if there is no index yet.
+
+        The index has one writer: while a task runs, this is refused.
+        """
+        if self._index is None:
+            return
+        self._apply([self._position(*each) for each in offsets.items()])
+        self._commit()
+        self._committed.clear()
 
     def write(self, batch: SinkBatch) -> None:
         if self._index is None and not self.config.text_fields:
@@ -144,10 +159,7 @@ class SearchSink(Sink):
         if not self._pending:
             return
         self._apply([self._position(*each) for each in self._pending.items()])
-        try:
-            self._writer_of_index().commit()
-        except (ValueError, RuntimeError, OSError) as error:
-            raise self._broken(error) from None
+        self._commit()
         self._committed.update(self._pending)
         self._pending.clear()
         self._changes.clear()
@@ -195,10 +207,9 @@ class SearchSink(Sink):
             shutil.rmtree(self._path)
 
     def drop_old(self) -> None:
-        """Remove the files of the index that was replaced; those of readers that are open stay until they end."""
         self._path = self.paths.check(self._path)
-        if (self._path / "meta.json").exists():
-            locked(opened(self._path), self._path).garbage_collect_files()
+        for each in old_indexes(self._path):
+            shutil.rmtree(each)
 
     def _replaced_path(self) -> Path:
         if self._replaces is None:
@@ -213,6 +224,12 @@ class SearchSink(Sink):
             name = self._position_name(partition)
             self._committed[partition] = stored_position(self._index.searcher(), self._index.schema, name) or 0
         return self._committed[partition]
+
+    def _commit(self) -> None:
+        try:
+            self._writer_of_index().commit()
+        except (ValueError, RuntimeError, OSError) as error:
+            raise self._broken(error) from None
 
     def _apply(self, changes: Sequence[_Change]) -> None:
         writer = self._writer_of_index()
@@ -256,8 +273,10 @@ class SearchSink(Sink):
             )
         self._index, self._fields = index, frozenset(fields)
 
-    def _position(self, partition: TopicPosition, offset: int) -> _Change:
+    def _position(self, partition: TopicPosition, offset: int | None) -> _Change:
         name = self._position_name(partition)
+        if offset is None:
+            return _Change("_position", name, None)
         document = tantivy.Document()
         document.add_text("_kind", POSITION)
         document.add_text("_position", name)

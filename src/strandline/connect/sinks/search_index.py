@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import tantivy
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
+from strandline.runtime.fault_points import fault_point
 
 ATTRIBUTES: Final = "attributes"
 RECORD: Final = "record"
@@ -29,6 +30,8 @@ WRITER_BYTES_MIN: Final = 15_000_000
 
 _MANAGED: Final = ".managed.json"
 """The files that tantivy may remove when an index does not need them any more."""
+_OLD: Final = ".old-"
+"""Indexes that were replaced are `<path>.old-<number>`."""
 
 
 class SearchHit(NamedTuple):
@@ -96,7 +99,8 @@ def replace_index(path: Path, fresh: Path) -> None:
     """Put an index in the place of another one, in one step, and remove its own directory.
 
     `meta.json` names the files of an index, and they have names of their own. So the files of the fresh one are added
-    to the directory, and then its `meta.json` replaces the other. What is not named is removed by the next writer.
+    to the directory, and then its `meta.json` replaces the other. What is not named is removed by the next writer; the
+    old index has links to its files in a directory of its own.
     """
     if not (path / "meta.json").exists():
         try:
@@ -106,16 +110,48 @@ def replace_index(path: Path, fresh: Path) -> None:
         return
     writer = locked(opened(path), path)
     managed = [set(json.loads((each / _MANAGED).read_bytes())) for each in (path, fresh)]
-    for name in managed[1]:
-        if (fresh / name).exists() and not (path / name).exists():
-            try:
-                os.link(fresh / name, path / name)
-            except OSError as error:
-                raise ConnectFailed(f"the file {name} of {fresh} cannot be linked to {path}: {error}") from None
+    _keep(path, managed[0])
+    fault_point("switch-copied")
+    _link(fresh, path, managed[1])
     _write(path / _MANAGED, json.dumps(sorted(managed[0] | managed[1])).encode())
+    fault_point("switch-copy-named")
     _write(path / "meta.json", (fresh / "meta.json").read_bytes())
+    fault_point("switch-committed")
     del writer
     shutil.rmtree(fresh, ignore_errors=True)
+
+
+def old_indexes(path: Path) -> list[Path]:
+    """Return the directories of indexes that were replaced."""
+    start = f"{path.name}{_OLD}"
+    return [
+        each
+        for each in (path.parent.iterdir() if path.parent.is_dir() else ())
+        if each.name.startswith(start) and each.name.removeprefix(start).isdigit() and each.is_dir()
+    ]
+
+
+def _keep(path: Path, names: set[str]) -> None:
+    """Make an index of the same files beside an index."""
+    taken = [int(each.name.removeprefix(f"{path.name}{_OLD}")) for each in old_indexes(path)]
+    old = path.with_name(f"{path.name}{_OLD}{max(taken, default=0) + 1}")
+    try:
+        old.mkdir()
+    except OSError as error:
+        raise ConnectFailed(f"the old index cannot be kept in {old}: {error}") from None
+    _link(path, old, names)
+    # Last, because it makes the directory an index.
+    for name in (_MANAGED, "meta.json"):
+        _write(old / name, (path / name).read_bytes())
+
+
+def _link(source: Path, target: Path, names: set[str]) -> None:
+    for name in names - {"meta.json"}:
+        if (source / name).exists() and not (target / name).exists():
+            try:
+                os.link(source / name, target / name)
+            except OSError as error:
+                raise ConnectFailed(f"the file {name} of {source} cannot be linked to {target}: {error}") from None
 
 
 def text_fields(path: Path) -> list[str]:

@@ -1,8 +1,9 @@
 """Passwords in configs that are shown.
 
 Kafka Connect shows a config as it was given, passwords included. Here a value of type PASSWORD that was given in plain
-text is shown as `[hidden]`; one like `${env:PASSWORD}` is shown as it is, because it tells nothing. A client that sends
-`[hidden]` back, as a form does that was filled with what was shown, keeps the value that is stored.
+text is shown as `[hidden]`, as is a setting for a library that looks like one, such as `catalog.token`. A value like
+`${env:PASSWORD}` is shown as it is, because it tells nothing. A client that sends `[hidden]` back, as a form does that
+was filled with what was shown, keeps the value that is stored.
 
 Anyone who may change a connector can send its stored password to another address by changing that address. Keep
 secrets in `${...}` and do not give the right to change connectors to callers that may not see them.
@@ -10,6 +11,7 @@ secrets in `${...}` and do not give the right to change connectors to callers th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -31,13 +33,24 @@ _CLIENT_SECRETS: Final = ("password", "sasl.jaas.config", "ssl.key.pem", "ssl.ke
 """Ends of names of a client's settings that are secret, Kafka's and librdkafka's."""
 _LIKELY_SECRETS: Final = ("password", "secret", "token", "credentials", "key.pem", "jaas.config", "api.key")
 """Ends of names that are taken for secret if the class, which would know, cannot be loaded."""
+_LIBRARY_PREFIXES: Final = ("catalog.", "storage.", "store.option.")
+"""Settings that a connector gives to a library as they are, so no class knows which of them are secret."""
+_LIBRARY_SECRETS: Final = re.compile("passw|token|secret|key|credential|authorization")
+_PASSWORD_IN_URL: Final = re.compile(r"://[^/?#@]*:[^/?#]+@")
+
+
+def is_library_secret(name: str, value: str) -> bool:
+    """Return whether a setting is for a library, and its name or its URL tells that it is secret."""
+    if not name.startswith(_LIBRARY_PREFIXES):
+        return False
+    return _LIBRARY_SECRETS.search(name.lower()) is not None or _PASSWORD_IN_URL.search(value) is not None
 
 
 def masked(plugins: Plugins, config: Mapping[str, str]) -> dict[str, str]:
     """Return a config as it is shown."""
     secret = _Secrets(plugins, config)
     return {
-        name: HIDDEN if value and REFERENCE not in value and secret.has(name) else value
+        name: HIDDEN if value and REFERENCE not in value and secret.has(name, value) else value
         for name, value in config.items()
     }
 
@@ -50,7 +63,7 @@ def unmasked(plugins: Plugins, config: Mapping[str, str | None], stored: Mapping
         if value != HIDDEN:
             continue
         secret = secret or _Secrets(plugins, {key: text for key, text in {**stored, **config}.items() if text})
-        if not secret.has(name):
+        if not secret.has(name, stored.get(name, "")):
             continue
         if name not in stored:
             raise RequestFailed(
@@ -72,8 +85,8 @@ class _Secrets:
             for alias in aliases_of(config, setting):
                 self._add_part(f"{setting}.{alias}.", config.get(f"{setting}.{alias}.type"))
 
-    def has(self, name: str) -> bool:
-        if name in self._names:
+    def has(self, name: str, value: str) -> bool:
+        if name in self._names or is_library_secret(name, value):
             return True
         if name.startswith(CLIENT_PREFIXES):
             return name.endswith(_CLIENT_SECRETS)

@@ -12,16 +12,20 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 
 from strandline.connect.config import Password, option
 from strandline.connect.failures import ConnectFailed, RetriableFailure
 from strandline.connect.records import TopicPosition
 from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.evolution import small
+from strandline.connect.sinks.lake.lake_table import CommitConflict, LakeTable
 from strandline.connect.sinks.lake.table_rows import HIDDEN_MARK
-from strandline.connect.sinks.lake.table_sink import CommitConflict, LakeTable, TableSink, TableSinkConfig
+from strandline.connect.sinks.lake.table_sink import TableSink, TableSinkConfig
 
 _AWAY: Final = ("error sending request", "timed out", "timeout", "connection", "dns", "503", "500", "429")
+_REMOVED: Final = -1
+"""The version of an application whose offset was removed: Delta keeps every application."""
 T = TypeVar("T")
 
 
@@ -76,6 +80,9 @@ class DeltaLakeTable(LakeTable):
             return None
         return {each.name: small(each.type) for each in pa.schema(self._table.schema().to_arrow())}
 
+    def version(self) -> int | None:
+        return None if self._table is None else self._table.version()
+
     def create(self, columns: pa.Schema) -> None:
         self._table = _asked(
             self.name,
@@ -88,24 +95,56 @@ class DeltaLakeTable(LakeTable):
             ),
         )
 
+    def drop(self) -> None:
+        # A directory without a log is no table, so the log goes first.
+        handler = _asked(self.name, lambda: DeltaStorageHandler(self.name, self._options))
+        for part in ("_delta_log", ""):
+            _asked(self.name, lambda: handler.delete_dir(part))  # noqa: B023
+        self._table = None
+
     def offset(self, position: TopicPosition) -> int | None:
-        return None if self._table is None else self._table.transaction_version(self._application(position))
+        found = None if self._table is None else self._table.transaction_version(self._application(position))
+        return None if found == _REMOVED else found
+
+    def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
+        assert self._table is not None
+        table = self._table
+        no_rows = pa.schema(table.schema().to_arrow()).empty_table()
+        versions = {each: _REMOVED if offset is None else offset for each, offset in offsets.items()}
+        self._change(lambda: _append(table, no_rows, self._properties(versions)))
 
     def commit(self, rows: pa.Table, deleted: pa.Table | None, offsets: Mapping[TopicPosition, int]) -> None:
         assert self._table is not None
-        table = self._table
-        properties = CommitProperties(
-            app_transactions=[Transaction(self._application(each), offset) for each, offset in offsets.items()],
+        table, properties = self._table, self._properties(offsets)
+        if deleted is None:
+            self._change(lambda: _append(table, rows, properties))
+        else:
+            self._change(lambda: _merge(table, rows, deleted, properties))
+
+    def replace(self, fresh: LakeTable, offsets: Mapping[TopicPosition, int]) -> None:
+        rows = fresh.read()
+        if self._table is None:
+            self.create(rows.schema)
+        assert self._table is not None
+        table, properties = self._table, self._properties(offsets)
+        self._change(
+            lambda: write_deltalake(
+                table, rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties
+            )
         )
+
+    def _change(self, commit: Callable[[], None]) -> None:
         try:
-            if deleted is None:
-                _asked(self.name, lambda: _append(table, rows, properties))
-            else:
-                _asked(self.name, lambda: _merge(table, rows, deleted, properties))
+            _asked(self.name, commit)
         except CommitFailedError:
             raise CommitConflict from None
         except SchemaMismatchError as error:
             raise ConnectFailed(f"{self.name} cannot get the columns of the records: {error}") from None
+
+    def _properties(self, offsets: Mapping[TopicPosition, int]) -> CommitProperties:
+        return CommitProperties(
+            app_transactions=[Transaction(self._application(each), offset) for each, offset in offsets.items()],
+        )
 
     def read(self, columns: Sequence[str] | None = None) -> pa.Table:
         if self._table is None:

@@ -27,6 +27,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.exceptions import ValidationException as ConcurrentChange
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, In, Or, Reference
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 
 from strandline.connect.config import option
@@ -35,7 +36,8 @@ from strandline.connect.paths import PathRules
 from strandline.connect.records import TopicPosition
 from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.evolution import Widening, small
-from strandline.connect.sinks.lake.table_sink import CommitConflict, LakeTable, TableSink, TableSinkConfig
+from strandline.connect.sinks.lake.lake_table import CommitConflict, LakeTable
+from strandline.connect.sinks.lake.table_sink import TableSink, TableSinkConfig
 
 OFFSET_PREFIX: Final = "strandline.offset"
 _RETRIES: Final = "commit.retry.num-retries"
@@ -94,6 +96,9 @@ class IcebergTable(LakeTable):
             return None
         return {each.name: small(each.type) for each in self._table.schema().as_arrow()}
 
+    def version(self) -> int | None:
+        return None if self._table is None else self._table.metadata.current_snapshot_id
+
     def create(self, columns: pa.Schema) -> None:
         try:
             _asked(self.name, lambda: self._make_namespace())
@@ -105,13 +110,44 @@ class IcebergTable(LakeTable):
         found = None if self._table is None else self._table.properties.get(self._property(position))
         return None if found is None else int(found)
 
+    def drop(self) -> None:
+        with suppress(NoSuchTableError):
+            _asked(self.name, lambda: self._catalog.purge_table(self.name))
+        self._table = None
+
+    def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
+        assert self._table is not None
+        table = self._table
+        removed = [self._property(each) for each, offset in offsets.items() if offset is None]
+        stored = {each: offset for each, offset in offsets.items() if offset is not None}
+        self._change(
+            lambda: self._stage(table, table.schema().as_arrow().empty_table(), None, stored).remove_properties(
+                *(each for each in removed if each in table.properties)
+            )
+        )
+
     def commit(self, rows: pa.Table, deleted: pa.Table | None, offsets: Mapping[TopicPosition, int]) -> None:
+        assert self._table is not None
+        table = self._table
+        self._change(lambda: self._stage(table, rows, deleted, offsets))
+
+    def replace(self, fresh: LakeTable, offsets: Mapping[TopicPosition, int]) -> None:
+        assert isinstance(fresh, IcebergTable)
+        rows = fresh.read()
+        if self._table is None:
+            self.create(rows.schema)
+        assert self._table is not None
+        assert fresh._table is not None
+        table, wanted = self._table, fresh._table.schema()
+        self._change(lambda: self._stage_all(table, rows, wanted, offsets))
+
+    def _change(self, stage: Callable[[], Transaction]) -> None:
         assert self._table is not None
         table = self._table
         # pyiceberg would repeat a commit without a look at the offsets, so its own retries are off here.
         table.metadata = table.metadata.model_copy(update={"properties": {**table.properties, _RETRIES: "0"}})
         try:
-            _asked(self.name, lambda: self._stage(table, rows, deleted, offsets).commit_transaction())
+            _asked(self.name, lambda: stage().commit_transaction())
         except (CommitFailedException, ConcurrentChange):
             raise CommitConflict from None
         except ValidationError as error:
@@ -138,8 +174,32 @@ class IcebergTable(LakeTable):
                 transaction.delete(_keys_in(keys))
         # An empty append still asserts the snapshot that the offsets were read from.
         transaction.append(rows)
-        transaction.set_properties({self._property(each): str(offset) for each, offset in offsets.items()})
+        transaction.set_properties(self._offsets(offsets))
         return transaction
+
+    def _stage_all(
+        self, table: Table, rows: pa.Table, wanted: Schema, offsets: Mapping[TopicPosition, int]
+    ) -> Transaction:
+        """Replace columns and rows. A column of another type is removed and added, because all rows are new."""
+        before, after = self.columns() or {}, {each.name: small(each.type) for each in wanted.as_arrow()}
+        gone = [name for name, kind in before.items() if after.get(name) != kind]
+        added = [name for name, kind in after.items() if before.get(name) != kind]
+        transaction = table.transaction()
+        if gone or added:
+            with transaction.update_schema(allow_incompatible_changes=True) as update:
+                for name in gone:
+                    update.delete_column((name,))
+                for name in added:
+                    update.add_column((name,), wanted.find_field(name).field_type)
+        with warnings.catch_warnings():
+            # It warns when there is no row to be replaced.
+            warnings.simplefilter("ignore", UserWarning)
+            transaction.overwrite(rows)
+        transaction.set_properties(self._offsets(offsets))
+        return transaction
+
+    def _offsets(self, offsets: Mapping[TopicPosition, int]) -> dict[str, str]:
+        return {self._property(each): str(offset) for each, offset in offsets.items()}
 
     def _make_namespace(self) -> None:
         with suppress(NamespaceAlreadyExistsError):

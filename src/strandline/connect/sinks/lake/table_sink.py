@@ -7,68 +7,37 @@ partition: this one stops, and what it holds is not written.
 
 from __future__ import annotations
 
-import random
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.connect.config import Config, Long, option
-from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RecordFailed, RetriableFailure
+from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RecordFailed
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sink import Sink, SinkBatch
 from strandline.connect.sinks.lake.digests import row_digest, row_key, table_digests
 from strandline.connect.sinks.lake.evolution import Widening
+from strandline.connect.sinks.lake.lake_table import (
+    COMMIT_ATTEMPTS,
+    CommitConflict,
+    LakeTable,
+    always_changed,
+    back_off,
+    change,
+)
+from strandline.connect.sinks.lake.rebuilding import drop_old_tables, swap_tables
 from strandline.connect.sinks.lake.table_rows import DELETED, HIDDEN_MARK, ArrowRows
 from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 from strandline.runtime.fault_points import fault_point
 
-COMMIT_ATTEMPTS: Final = 8
-_BACK_OFF_S: Final = 0.05
 _ROW: Final = "__row"
-
-
-class CommitConflict(Exception):
-    """Another writer has changed the table since it was read; nothing was committed."""
-
-
-class LakeTable:
-    """A table as the last `refresh` found it."""
-
-    name: str
-
-    @abstractmethod
-    def refresh(self) -> None:
-        """Read the table's newest state. Raise RetriableFailure if it cannot be reached."""
-
-    @abstractmethod
-    def columns(self) -> Mapping[str, pa.DataType] | None:
-        """Return the columns; None if there is no table yet."""
-
-    @abstractmethod
-    def create(self, columns: pa.Schema) -> None:
-        """Make the table, unless it is there by now."""
-
-    @abstractmethod
-    def offset(self, position: TopicPosition) -> int | None:
-        """Return the offset behind what the table holds of a partition."""
-
-    @abstractmethod
-    def commit(self, rows: pa.Table, deleted: pa.Table | None, offsets: Mapping[TopicPosition, int]) -> None:
-        """Add rows and set offsets at once.
-
-        With `deleted`, a row replaces the one with the same key, and rows with the keys in `deleted` are removed.
-        Raise CommitConflict if the table has changed since `refresh`.
-        """
-
-    @abstractmethod
-    def read(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return all rows as the last `refresh` found them."""
 
 
 class TableSinkConfig(Config):
@@ -137,7 +106,12 @@ class TableSink(Sink):
         """The offset behind what `write` has taken."""
         self._committed: dict[TopicPosition, int] = {}
         self._collecting_since: float | None = None
-        self._read: dict[str, dict[TargetKey, bytes]] = {}
+        self._read: dict[str, tuple[int | None, dict[TargetKey, bytes]]] = {}
+        """The rows of tables as digests, by the version that was read."""
+        self._suffix = ""
+        """What the names of a fresh target's tables end with."""
+        self._places: set[TopicPosition] = set()
+        """Partitions that this sink has had."""
 
     @property
     def connector(self) -> str:
@@ -149,6 +123,7 @@ class TableSink(Sink):
 
     def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
         self.revoked(partitions)
+        self._places.update(partitions)
         found = {}
         for name in {self._name_of(each.topic) for each in partitions}:
             table = self._table(name)
@@ -157,6 +132,17 @@ class TableSink(Sink):
                 if offset is not None:
                     found[each] = offset
         return found
+
+    def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
+        """Set where to go on, None for what the group's offset says, which also holds if there is no table yet.
+
+        Tables that transforms send records to keep their offsets: what they have is not written to them again.
+        """
+        for name in {self._name_of(each.topic) for each in offsets}:
+            table = self._table(name)
+            if table.columns() is not None:
+                wanted = {each: offset for each, offset in offsets.items() if self._name_of(each.topic) == name}
+                change(table, partial(table.set_offsets, wanted))
 
     def write(self, batch: SinkBatch) -> None:
         grouped: dict[str, dict[TopicPosition, list[SinkRecord]]] = {}
@@ -210,22 +196,55 @@ class TableSink(Sink):
         return ExpectedRow(key, None if is_deleted else row_digest(row))
 
     def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
-        """Return the digests of rows by their keys. Each table is read once, with the first question."""
+        """Return the digests of rows by their keys. A table is read again when it has changed."""
         found: dict[TargetKey, bytes] = {}
         for place in {each.place for each in keys}:
-            if place not in self._read:
-                self._read[place] = dict(self._scan_table(place))
-            found |= {each: self._read[place][each] for each in keys if each in self._read[place]}
+            table = self._table(place)
+            version, rows = self._read.get(place, (None, {}))
+            if place not in self._read or version != table.version():
+                rows = dict(table_digests(place, table.read(), self.config.key_fields))
+                self._read[place] = table.version(), rows
+            found |= {each: rows[each] for each in keys if each in rows}
         return found
 
     def scan(self) -> Iterator[tuple[TargetKey, bytes]]:
         """Yield every row of the tables of the connector's topics."""
-        topics = [each.strip() for each in self.config.properties.get("topics", "").split(",") if each.strip()]
-        for place in dict.fromkeys([*(self._keyed(each) for each in topics), *self._targets]):
-            yield from self._scan_table(place)
+        for place in self._names():
+            yield from table_digests(place, self._table(place).read(), self.config.key_fields)
 
-    def _scan_table(self, place: str) -> Iterator[tuple[TargetKey, bytes]]:
-        return table_digests(place, self._table(place).read(), self.config.key_fields)
+    def fresh_target(self, suffix: str = "rebuild") -> Self:
+        """Return a sink for tables whose names end with `__<suffix>`. It commits with each flush."""
+        self._keyed("")
+        if not self._names():
+            raise InvalidConnectorConfig("topics.regex does not tell which tables to build again: use topics or table")
+        fresh = type(self)(self.Config(self.config.properties | {"commit.interval.ms": "0"}))
+        fresh.paths = self.paths
+        fresh._suffix = f"__{suffix}"
+        return fresh
+
+    def swap(self) -> None:
+        """Put the fresh tables in the place of the old ones, each in one commit; copies of the old ones are kept."""
+        swap_tables(self._table, self._fresh_names(), self._suffix, self._places)
+
+    def discard(self) -> None:
+        for name in self._fresh_names():
+            table = self._table(name)
+            if table.columns() is not None:
+                table.drop()
+
+    def drop_old(self) -> None:
+        drop_old_tables(self._table, self._names())
+
+    def _names(self) -> list[str]:
+        """Return the tables of the connector's topics, and those that records were sent to."""
+        topics = [each.strip() for each in self.config.properties.get("topics", "").split(",") if each.strip()]
+        of_topics = [self._name_of("")] if self.config.table else [self._name_of(each) for each in topics]
+        return list(dict.fromkeys([*of_topics, *self._targets]))
+
+    def _fresh_names(self) -> list[str]:
+        if not self._suffix:
+            raise ConnectFailed("this is no fresh target")
+        return self._names()
 
     def _keyed(self, topic: str) -> str:
         """Return the table of a topic, if its rows have keys."""
@@ -243,7 +262,7 @@ class TableSink(Sink):
         return self.config.behavior_on_null_values == "write"
 
     def _name_of(self, topic: str) -> str:
-        return self.config.table or self.config.table_name_format.replace("${topic}", topic)
+        return (self.config.table or self.config.table_name_format.replace("${topic}", topic)) + self._suffix
 
     def _target(self, name: str) -> _Target:
         found = self._targets.get(name)
@@ -313,9 +332,9 @@ class TableSink(Sink):
                 break
             except CommitConflict:
                 target.sent = {}
-                time.sleep(random.uniform(0, _BACK_OFF_S * 2**attempt))
+                back_off(attempt)
         else:
-            raise RetriableFailure(f"{table.name} is changed by other writers all the time: nothing was committed")
+            raise always_changed(table)
         target.expected |= ends
         target.rows, target.sent = {}, {}
         target.maker = self._maker(table)
