@@ -53,6 +53,10 @@ class WorkerProcess:
         self._process.kill()
         self._process.wait()
 
+    def wait_killed(self) -> int:
+        """Wait until the process has ended by itself; return its status."""
+        return self._process.wait(60)
+
     def stop(self) -> int:
         self._process.terminate()
         return self._process.wait(60)

@@ -33,6 +33,14 @@ MAY_IMPORT = {
     "schemas": {"client", "codec"} | BASE,
     # Connectors: clients of the cluster and of other systems. Values may have schemas of a registry.
     "connect": {"client", "codec", "schemas"} | BASE,
+    # Sources of change data: connectors.
+    "cdc": {"client", "codec", "connect", "schemas"} | BASE,
+    # The relay of an outbox is a connector.
+    "outbox": {"client", "codec", "connect"} | BASE,
+    "inbox": {"effects", "outbox"} | BASE,
+    "effects": {"client", "codec"} | BASE,
+    # SQLite files into a topic and back.
+    "sqlite": {"client", "codec"} | BASE,
     # Processes beside the nodes: clients of the cluster that speak HTTP.
     "services": {"client", "codec", "connect", "local", "schemas", "security"} | BASE,
     # Values may have schemas of a registry.
@@ -63,6 +71,9 @@ MAY_IMPORT = {
         "schemas",
         "services",
         "connect",
+        "cdc",
+        "outbox",
+        "sqlite",
     }
     | BASE,
 }
@@ -140,7 +151,19 @@ def assert_touch_nothing(facts: list[Facts]) -> None:
 
 
 def test_only_the_broker_and_clients_open_sockets() -> None:
-    allowed = {"broker", "client", "connect", "local", "testing", "cli", "spark", "services", "schemas"}
+    allowed = {
+        "broker",
+        "client",
+        "connect",
+        "cdc",
+        "local",
+        "outbox",
+        "testing",
+        "cli",
+        "spark",
+        "services",
+        "schemas",
+    }
     wrong = [
         f"{each.place}:{found.line}"
         for each in modules()

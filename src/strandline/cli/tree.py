@@ -102,6 +102,17 @@ COMMANDS: dict[str, Entry] = {
         ),
         parts=(("dead", "Look at dead letters, redrive and purge them."),),
     ),
+    "cdc": Entry(
+        "Look at change data capture: slots, delay, snapshots; compare a database with its replica.",
+        verbs=(
+            (
+                "status",
+                "cdc.status:status",
+                "Show slots, delay, snapshots and tables; exit code 5 if one is in trouble.",
+            ),
+            ("verify", "cdc.verify:verify", "Compare a database with its replica at one position; exit code 5 if not."),
+        ),
+    ),
     "connect": Entry(
         "Run connectors from and to other systems, and look at them.",
         verbs=(

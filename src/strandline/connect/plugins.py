@@ -55,6 +55,10 @@ def _source(name: str, place: str, *aliases: str, extra: str = "") -> Plugin:
     return Plugin(name, "source", f"strandline.connect.sources.{place}", aliases=aliases, extra=extra)
 
 
+def _cdc_source(name: str, place: str, *aliases: str, extra: str) -> Plugin:
+    return Plugin(name, "source", f"strandline.cdc.{place}", aliases=aliases, extra=extra)
+
+
 def _sink(name: str, place: str, *aliases: str, extra: str = "") -> Plugin:
     return Plugin(name, "sink", f"strandline.connect.sinks.{place}", aliases=aliases, extra=extra)
 
@@ -63,8 +67,21 @@ BUILT_IN: Final = (
     _source("FileSource", "files:FileSource", *(f"{each}FileStreamSource" for each in ("", _KAFKA_FILE))),
     _source("GeneratorSource", "generator:GeneratorSource"),
     _source("HttpPollingSource", "http_polling:HttpPollingSource"),
+    _cdc_source(
+        "MariadbCdcSource",
+        "mariadb.source:MariadbCdcSource",
+        "io.debezium.connector.mariadb.MariaDbConnector",
+        extra="mariadb",
+    ),
     _source("ObjectSource", "objects:ObjectSource", extra="objects"),
+    Plugin("OutboxSource", "source", "strandline.outbox.source:OutboxSource", extra="postgres"),
     _source("OtlpSource", "otlp:OtlpSource", extra="otlp"),
+    _cdc_source(
+        "PostgresCdcSource",
+        "postgres.source:PostgresCdcSource",
+        "io.debezium.connector.postgresql.PostgresConnector",
+        extra="postgres",
+    ),
     _source("SqlSource", "sql_tables:SqlSource", extra="sql"),
     _source("SyslogSource", "syslog:SyslogSource"),
     _source("WebhookSource", "webhook:WebhookSource", extra="connect"),

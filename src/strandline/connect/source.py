@@ -86,11 +86,10 @@ class Source(Connector):
         """Return numbers of now, as how far the source is behind, by name: the worker's metrics show them."""
         return {}
 
-    @classmethod
-    def inspect(cls, config: Any, offsets: SourceOffsets) -> Mapping[str, Any]:
+    def inspect(self, offsets: SourceOffsets) -> Mapping[str, Any]:
         """Ask the other side how it is, for people, as JSON; `problems` are sentences. It runs in a thread.
 
-        No task need run for it: one that has failed is when people ask.
+        The source is not open, and no task need run: people ask when one has failed.
         """
         return {}
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from strandline.connect.convert.avro_names import MAP_ENTRY, NAMESPACE, UNION, branch_name, is_map_entry
 from strandline.connect.convert.avro_values import default_from_avro, default_to_avro
 from strandline.connect.convert.logical import scale_of
+from strandline.connect.convert.struct_names import StructNames
 from strandline.connect.failures import RecordFailed
 from strandline.connect.schema import DATE, DECIMAL, SCALE, STRING, TIME, TIMESTAMP, ConnectType, Schema, SchemaField
 from strandline.schemas.avro.nodes import AvroField, AvroNode
@@ -52,14 +53,31 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 class AvroSchemas:
-    """Makes one Avro schema. A struct that is used twice is named the second time."""
+    """Makes one Avro schema. A struct that is used twice is named the second time.
+
+    A name is defined once: of structs with one name and different fields, only the last has the name itself.
+    """
 
     def __init__(self) -> None:
-        self._structs: dict[str, Schema] = {}
+        self._names = StructNames()
+        self._defined: set[str] = set()
         self._unnamed = 0
 
     def of(self, schema: Schema) -> Any:
         """Return a Connect schema as the JSON of an Avro schema."""
+        self._add_names(schema, "")
+        return self._optional(schema)
+
+    def _add_names(self, schema: Schema, field: str) -> None:
+        if schema.kind is ConnectType.STRUCT and schema.name is not None:
+            self._names.add(_valid_name(schema.name), schema, field)
+        for each in schema.fields:
+            self._add_names(each.schema, each.name)
+        for inner in (schema.key_schema, schema.value_schema):
+            if inner is not None:
+                self._add_names(inner, field)
+
+    def _optional(self, schema: Schema) -> Any:
         made = self._required(schema)
         if not schema.optional:
             return made
@@ -72,7 +90,7 @@ class AvroSchemas:
                 return self._struct(schema)
             case ConnectType.ARRAY:
                 assert schema.value_schema is not None
-                return {"type": "array", "items": self.of(schema.value_schema), **_properties(schema)}
+                return {"type": "array", "items": self._optional(schema.value_schema), **_properties(schema)}
             case ConnectType.MAP:
                 return self._map(schema)
         properties = _properties(schema)
@@ -91,13 +109,16 @@ class AvroSchemas:
         assert keys is not None
         assert values is not None
         if keys.kind is ConnectType.STRING and not keys.optional:
-            return {"type": "map", "values": self.of(values), **_properties(schema)}
+            return {"type": "map", "values": self._optional(values), **_properties(schema)}
         self._unnamed += 1
         entry = {
             "type": "record",
             "name": MAP_ENTRY if self._unnamed == 1 else f"{MAP_ENTRY}{self._unnamed}",
             "namespace": NAMESPACE,
-            "fields": [{"name": "key", "type": self.of(keys)}, {"name": "value", "type": self.of(values)}],
+            "fields": [
+                {"name": "key", "type": self._optional(keys)},
+                {"name": "value", "type": self._optional(values)},
+            ],
             "connect.internal.type": MAP_ENTRY,
         }
         return {"type": "array", "items": entry, **_properties(schema)}
@@ -107,13 +128,10 @@ class AvroSchemas:
             self._unnamed += 1
             name = f"{NAMESPACE}.{DEFAULT_NAME}{self._unnamed if self._unnamed > 1 else ''}"
         else:
-            name = _valid_name(schema.name)
-            bare = replace(schema, optional=False, default=None, doc=None)
-            known = self._structs.setdefault(name, bare)
-            if known is not bare:
-                if known == bare:
-                    return name
-                raise RecordFailed(f"two structs have the name {schema.name}, and not the same fields")
+            name = self._names.name(_valid_name(schema.name), schema)
+            if name in self._defined:
+                return name
+            self._defined.add(name)
         namespace, _, short = name.rpartition(".")
         return {
             "type": "record",
@@ -127,7 +145,7 @@ class AvroSchemas:
     def _field(self, field: SchemaField) -> dict[str, Any]:
         if _NAME.fullmatch(field.name) is None:
             raise RecordFailed(f"Avro has no field with the name {field.name!r}: rename it with ReplaceField")
-        made = {"name": field.name, "type": self.of(field.schema)}
+        made = {"name": field.name, "type": self._optional(field.schema)}
         if field.schema.default is not None:
             made["default"] = default_to_avro(field.schema, field.schema.default)
         elif field.schema.optional:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from strandline.connect.convert.logical import scale_of
+from strandline.connect.convert.struct_names import StructNames
 from strandline.connect.failures import RecordFailed
 from strandline.connect.schema import (
     DATE,
@@ -77,6 +78,20 @@ _WRAPPERS: Final = re.compile(
 )
 
 
+class _Nested:
+    """The messages that are defined inside a message."""
+
+    def __init__(self, fields: Sequence[SchemaField]) -> None:
+        self.names: Final = StructNames()
+        self.lines: Final[dict[str, list[str]]] = {}
+        for field in fields:
+            schema = field.schema
+            if schema.kind in (ConnectType.ARRAY, ConnectType.MAP) and schema.value_schema is not None:
+                schema = schema.value_schema
+            if schema.kind is ConnectType.STRUCT:
+                self.names.add(_struct_name(schema, field.name), schema, field.name)
+
+
 class ProtobufText:
     """Writes the file of one struct."""
 
@@ -94,14 +109,14 @@ class ProtobufText:
 
     def _message(self, schema: Schema, name: str, indent: str) -> list[str]:
         inside = f"{indent}  "
-        nested: dict[str, tuple[Schema, list[str]]] = {}
+        nested = _Nested(schema.fields)
         fields = [
             f"{inside}{self._field(each, number, nested, inside)}" for number, each in enumerate(schema.fields, 1)
         ]
-        inner = [line for _, lines in nested.values() for line in lines]
+        inner = [line for lines in nested.lines.values() for line in lines]
         return [f"{indent}message {name} {{", *fields, *inner, f"{indent}}}"]
 
-    def _field(self, field: SchemaField, number: int, nested: dict[str, tuple[Schema, list[str]]], indent: str) -> str:
+    def _field(self, field: SchemaField, number: int, nested: _Nested, indent: str) -> str:
         if _NAME.fullmatch(field.name) is None:
             raise RecordFailed(f"Protobuf has no field with the name {field.name!r}: rename it with ReplaceField")
         schema = field.schema
@@ -119,7 +134,7 @@ class ProtobufText:
         meta = self._meta(schema)
         return f"{label}{self._type(schema, field.name, nested, indent)} {field.name} = {number}{meta};"
 
-    def _type(self, schema: Schema, field: str, nested: dict[str, tuple[Schema, list[str]]], indent: str) -> str:
+    def _type(self, schema: Schema, field: str, nested: _Nested, indent: str) -> str:
         if schema.name in _MESSAGES:
             name, file = _MESSAGES[schema.name]
             self._imports.add(file)
@@ -128,13 +143,9 @@ class ProtobufText:
             raise RecordFailed(f"Protobuf has no array of arrays or maps (field {field!r})")
         if schema.kind is not ConnectType.STRUCT:
             return _TYPES[schema.kind]
-        name = _valid((schema.name or f"{field}_message").rpartition(".")[2])
-        bare = replace(schema, optional=False, default=None, doc=None)
-        known = nested.get(name)
-        if known is None:
-            nested[name] = bare, self._message(schema, name, indent)
-        elif known[0] != bare:
-            raise RecordFailed(f"two structs have the name {name}, and not the same fields")
+        name = nested.names.name(_struct_name(schema, field), schema)
+        if name not in nested.lines:
+            nested.lines[name] = self._message(schema, name, indent)
         return name
 
     def _meta(self, schema: Schema) -> str:
@@ -148,6 +159,10 @@ class ProtobufText:
         self._imports.add("confluent/meta.proto")
         pairs = ", ".join(f"{{key: {json.dumps(key)}, value: {json.dumps(each)}}}" for key, each in parameters.items())
         return f" [(confluent.field_meta) = {{params: [{pairs}]}}]"
+
+
+def _struct_name(schema: Schema, field: str) -> str:
+    return _valid((schema.name or f"{field}_message").rpartition(".")[2])
 
 
 def _valid(name: str) -> str:

@@ -179,10 +179,12 @@ class Administration:
         return await asyncio.to_thread(self._inspect, plugin, found.config, state.of(name))
 
     def _inspect(self, plugin: Plugin, config: Mapping[str, str], offsets: ConnectorOffsets) -> Mapping[str, Any]:
-        source = plugin.load()
-        assert issubclass(source, Source)
+        made = plugin.load()
+        assert issubclass(made, Source)
         try:
-            return source.inspect(source.Config(self._worker.resolve(config)), offsets)
+            source = made(made.Config(self._worker.resolve(config)))
+            source.paths = self._worker.paths
+            return source.inspect(offsets)
         except ConnectFailed as error:
             return {"problems": [str(error)]}
 

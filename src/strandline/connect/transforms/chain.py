@@ -52,6 +52,13 @@ UNSIDED: Final[Mapping[str, str]] = {
     "TimestampRouter": "routing",
     "ValueToKey": "fields",
 }
+NAMED: Final[Mapping[str, str]] = {
+    "io.debezium.transforms.ByLogicalTableRouter": "strandline.cdc.transforms.table_router",
+    "io.debezium.transforms.ExtractChangedRecordState": "strandline.cdc.transforms.changed_fields",
+    "io.debezium.transforms.ExtractNewRecordState": "strandline.cdc.transforms.flat_records",
+    "io.debezium.transforms.outbox.EventRouter": "strandline.cdc.transforms.outbox_router",
+}
+"""Transforms of other packages, by their full names, and the module of each; configs may give the class alone."""
 PREDICATES: Final = ("HasHeaderKey", "RecordIsTombstone", "TopicNameMatches")
 _LABELS: Final[Mapping[StageKind, str]] = {"transforms": "Transformation", "predicates": "Predicate"}
 _GROUPS: Final[Mapping[StageKind, str]] = {"transforms": "Transforms", "predicates": "Predicates"}
@@ -96,7 +103,7 @@ class StageOptions:
 def transform_names() -> list[str]:
     """Return the full names of all transforms."""
     sided = [f"{_PACKAGE}.{name}${side}" for name in SIDED for side in ("Key", "Value")]
-    return sorted([*sided, *(f"{_PACKAGE}.{name}" for name in UNSIDED), f"{_OURS}.Python"])
+    return sorted([*sided, *(f"{_PACKAGE}.{name}" for name in UNSIDED), *NAMED, f"{_OURS}.Python"])
 
 
 def predicate_names() -> list[str]:
@@ -117,6 +124,9 @@ def _named(kind: StageKind, name: str) -> _Named | None:
         return _Named(_loaded("predicates", short)) if short in PREDICATES else None
     if name in (f"{_OURS}.Python", "Python"):
         return _Named(Python)
+    full = next((each for each in NAMED if name in (each, each.rpartition(".")[2])), None)
+    if full is not None:
+        return _Named(getattr(import_module(NAMED[full]), full.rpartition(".")[2]))
     short = name.removeprefix(f"{_PACKAGE}.")
     if short in UNSIDED:
         return _Named(_loaded(UNSIDED[short], short))

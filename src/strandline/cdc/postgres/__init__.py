@@ -1,0 +1,1 @@
+"""Change data capture of PostgreSQL: a logical replication slot, read with the output plugin pgoutput."""
