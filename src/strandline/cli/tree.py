@@ -102,6 +102,14 @@ COMMANDS: dict[str, Entry] = {
         ),
         parts=(("dead", "Look at dead letters, redrive and purge them."),),
     ),
+    "sqlite": Entry(
+        "Ship SQLite databases into topics, and restore them to a moment.",
+        verbs=(
+            ("ship", "sqlite.ship:ship", "Follow a SQLite database into a topic."),
+            ("restore", "sqlite.restore:restore", "Rebuild a database as it was at a moment."),
+            ("status", "sqlite.status:status", "Show what a topic holds of its database."),
+        ),
+    ),
     "cdc": Entry(
         "Look at change data capture: slots, delay, snapshots; compare a database with its replica.",
         verbs=(

@@ -1,0 +1,1 @@
+"""`strandline sqlite`: ships SQLite databases into topics, and restores them to a moment."""
