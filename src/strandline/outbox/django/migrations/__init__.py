@@ -1,0 +1,1 @@
+"""Migrations of the app, in the order of their numbers."""
