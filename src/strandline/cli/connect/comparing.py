@@ -119,9 +119,8 @@ class Comparing:
         batches: Iterable[Sequence[Any]],
         begin: Mapping[Place, int],
         stored: Stored,
-        wait: Callable[[], None],
     ) -> tuple[TargetComparison, str]:
-        """Compare a target with rows that are not read from the topics, after a wait; return also their digest.
+        """Compare a target with rows that are not read from the topics; return also their digest.
 
         Records from the offsets `begin` on may have changed a row since it was read.
         """
@@ -129,7 +128,6 @@ class Comparing:
             for batch in batches:
                 fold.take(self._conversion.batch(batch, self._on_bad))
             digest, bad = fold.digest(), self._bad
-            wait()
             self._compare(fold)
             if fold.has_doubts:
                 self._look_again({place: Span(offset, offset) for place, offset in begin.items()}, [fold], stored)
@@ -222,7 +220,7 @@ def lines_of(found: TargetComparison, target: str) -> Iterator[str]:
     if found.left_out:
         yield f"  {count(found.left_out, 'record')} left out that cannot be converted or written"
     if found.undecided:
-        yield f"  {count(found.undecided, 'row')} changed meanwhile, and not compared"
+        yield f"  {count(found.undecided, 'row')} not compared: changed meanwhile, or the record lacks a large value"
 
 
 def show(output: Output, found: TargetComparison, target: str) -> None:

@@ -108,7 +108,7 @@ class TopicFold:
         cursor = self._database.execute("select place, key, digest, at from fold")
         while found := cursor.fetchmany(KEYS_MAX):
             actual = self._digests([(place, key) for place, key, _, _ in found])
-            self._doubt(row for row in found if actual.get((row[0], row[1])) != row[2])
+            self._doubt(row for row in found if not self._is_right(actual.get((row[0], row[1])), row[2]))
             yield len(found)
         surplus = []
         for number, (key, _) in enumerate(self._sink.scan(), 1):
@@ -121,6 +121,11 @@ class TopicFold:
             if not number % KEYS_MAX:
                 yield KEYS_MAX
         self._doubt(surplus)
+
+    def _is_right(self, actual: bytes | None, wanted: bytes | None) -> bool:
+        is_right = _fits(actual, wanted)
+        self.undecided += is_right and actual != wanted
+        return is_right
 
     def _doubt(self, rows: Iterable[Sequence[Any]]) -> None:
         self._database.executemany("insert or replace into doubt values (?, ?, ?, ?)", list(rows))
@@ -136,7 +141,7 @@ class TopicFold:
             actual = self._digests([(place, key) for place, key, _ in found])
             rows = [(place, key, actual.get((place, key))) for place, key, _ in found]
             self._database.executemany("insert into seen values (?, ?, ?)", rows)
-            right = [each for each, (_, _, wanted) in zip(rows, found, strict=True) if each[2] == wanted]
+            right = [each for each, (_, _, wanted) in zip(rows, found, strict=True) if _fits(each[2], wanted)]
             self._explained(right)
         self._drop_explained()
 
@@ -155,8 +160,9 @@ class TopicFold:
             ).fetchall()
             stored = [each[3] for each in later if each[2] < committed.get((each[0], each[1]), 0)]
             under_way = [each[3] for each in later if each[2] >= committed.get((each[0], each[1]), 0)]
-            if (stored and actual == stored[-1]) or under_way:
-                self.undecided += not (stored and actual == stored[-1]) and actual not in under_way
+            is_last = bool(stored) and _fits(actual, stored[-1])
+            if is_last or under_way:
+                self.undecided += not is_last and not any(_fits(actual, each) for each in under_way)
                 self._explained([(place, key)])
         self._drop_explained()
 
@@ -181,6 +187,11 @@ class TopicFold:
 
         asked = [TargetKey(place, tuple(json.loads(key))) for place, key in keys]
         return {_texts(key): digest for key, digest in self._sink.digests(asked).items()}
+
+
+def _fits(actual: bytes | None, wanted: bytes | None) -> bool:
+    """Return whether a row is as a record wants it; one that does not have all values wants only that it exists."""
+    return actual == wanted or (actual is not None and wanted == b"")
 
 
 def _texts(key: TargetKey) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """Values with schemas to JSON text, byte for byte as Kafka's JsonConverter writes it.
 
 A schema becomes a function for each of its types. That is faster than a tree of values for `json.dumps`, which also
-writes numbers in another way than Java.
+writes numbers in another way than Java. A struct with all it holds is one function of generated source, for values that
+have exactly its fields with the usual types; whatever else there is goes to the functions of the single types.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ from __future__ import annotations
 import json
 import math
 import re
+from binascii import b2a_base64
 from collections.abc import Callable
 from datetime import date, time
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from json.encoder import encode_basestring
 from typing import Any, Final
 
 from strandline.connect.convert.interface import SchemaCache
 from strandline.connect.convert.java_text import base64_text, double_text, moment_text, single_text
-from strandline.connect.convert.logical import days_of, is_number, scale_of, time_ms_of, timestamp_ms_of, unscaled_of
+from strandline.connect.convert.logical import (
+    LOGICAL,
+    days_of,
+    is_number,
+    scale_of,
+    time_ms_of,
+    timestamp_ms_of,
+    unscaled_of,
+)
 from strandline.connect.failures import RecordFailed
 from strandline.connect.schema import DATE, DECIMAL, TIME, TIMESTAMP, ConnectType, Schema
 
@@ -28,6 +38,8 @@ WHOLE: Final = {ConnectType.INT8: 8, ConnectType.INT16: 16, ConnectType.INT32: 3
 _FLOATS: Final = {ConnectType.FLOAT32: single_text, ConnectType.FLOAT64: double_text}
 _CONTROL: Final = re.compile(r"(\\\\)|(\\u00[0-9a-f]{2})")
 _BEYOND: Final = re.compile("[\U00010000-\U0010ffff]")
+_SMALL: Final = Context(prec=40, Emin=-40, Emax=40, traps=[Inexact, InvalidOperation, Overflow])
+"""For decimals that are no longer than most."""
 _PLAIN_DUMPS: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
@@ -57,11 +69,15 @@ class JsonWriting:
     def __init__(self, *, numeric_decimals: bool, replace_nulls: bool) -> None:
         self._numeric_decimals = numeric_decimals
         self._replace_nulls = replace_nulls
-        self.writer: SchemaCache[Writer] = SchemaCache(self._made)
+        self.writer: SchemaCache[Writer] = SchemaCache(self._fast)
 
     def text(self, schema: Schema | None, value: Any) -> str:
         """Return a value as JSON. Raise RecordFailed if it does not fit its schema."""
         return plain_text(value) if schema is None else self.writer(schema)(value)
+
+    def _fast(self, schema: Schema) -> Writer:
+        made = self._made(schema)
+        return made if schema.kind is not ConnectType.STRUCT else _StructSource(self._made).function(schema, made)
 
     def _made(self, schema: Schema) -> Writer:
         write = self._logical(schema) or self._typed(schema)
@@ -94,7 +110,20 @@ class JsonWriting:
         if self._numeric_decimals:
             return _number_text
         scale = scale_of(schema)
-        return lambda value: f'"{base64_text(unscaled_of(value, scale))}"'
+
+        def decimal(value: Any) -> str:
+            try:
+                shifted = _SMALL.scaleb(value, scale)
+                number = int(shifted)
+                is_exact = number == shifted and value.__class__ is Decimal
+            except (ArithmeticError, TypeError, ValueError):
+                is_exact = False
+            if not is_exact:
+                return f'"{base64_text(unscaled_of(value, scale))}"'
+            length = (number + (number < 0)).bit_length() // 8 + 1
+            return f'"{b2a_base64(number.to_bytes(length, "big", signed=True), newline=False).decode()}"'
+
+        return decimal
 
     def _typed(self, schema: Schema) -> Writer:
         match schema.kind:
@@ -152,6 +181,73 @@ class JsonWriting:
                 raise RecordFailed(f"{error} (field {_failing(fields, value)!r})") from None
 
         return struct
+
+
+class _StructSource:
+    """Source of a function that writes a struct.
+
+    Names of fields are never part of the source: it has only variables, so no name can be code.
+    """
+
+    def __init__(self, made: Callable[[Schema], Writer]) -> None:
+        self._made = made
+        self._names: dict[str, Any] = {
+            "escaped": encode_basestring,
+            "as_java": _as_java,
+            "null": "null",
+            "RecordFailed": RecordFailed,
+        }
+        self._lines: list[str] = []
+
+    def function(self, schema: Schema, slow: Writer) -> Writer:
+        """Return the function. `slow` takes what has other fields or types, and tells what is wrong."""
+        self._names["slow"] = slow
+        self._condition("if", "value", schema)
+        text = self._struct("value", schema, "            ")
+        body = "\n".join(self._lines)
+        source = (
+            f"def write(value):\n    try:\n{body}\n            return as_java({text})\n"
+            f"    except (KeyError, RecordFailed):\n        pass\n    return slow(value)\n"
+        )
+        exec(compile(source, "<writer of a struct>", "exec"), self._names)
+        write: Writer = self._names["write"]
+        return write
+
+    def _condition(self, word: str, variable: str, schema: Schema, indent: str = "        ") -> None:
+        count = len(schema.fields)
+        self._lines.append(f"{indent}{word} {variable}.__class__ is dict and len({variable}) == {count}:")
+
+    def _struct(self, variable: str, schema: Schema, indent: str) -> str:
+        """Add what the fields need before, and return the expression of the whole text."""
+        parts = []
+        for at, each in enumerate(schema.fields):
+            label = f"{'{' if at == 0 else ','}{quoted(each.name)}:"
+            parts.append(f"{{{self._name(label)}}}{{{self._field(variable, each.name, each.schema, indent)}}}")
+        return f'f"{"".join(parts)}{{{self._name("}" if parts else "{}")}}}"'
+
+    def _field(self, struct: str, name: str, schema: Schema, indent: str) -> str:
+        """Return the expression of a field's text."""
+        slow, value = self._name(self._made(schema)), f"{struct}[{self._name(name)}]"
+        is_plain = schema.name not in LOGICAL
+        other = f"null if a is None else {slow}(a)" if schema.optional and schema.default is None else f"{slow}(a)"
+        if is_plain and schema.kind is ConnectType.STRING:
+            return f"escaped(a) if (a := {value}).__class__ is str else {other}"
+        if is_plain and schema.kind in WHOLE:
+            limit = 1 << WHOLE[schema.kind] - 1
+            return f"a if (a := {value}).__class__ is int and {-limit} <= a < {limit} else {other}"
+        if schema.kind is not ConnectType.STRUCT:
+            return f"{slow}({value})"
+        inner, text = self._name(None), self._name(None)
+        self._lines.append(f"{indent}{inner} = {value}")
+        self._condition("if", inner, schema, indent)
+        made = self._struct(inner, schema, f"{indent}    ")
+        self._lines += [f"{indent}    {text} = {made}", f"{indent}else:", f"{indent}    {text} = {slow}({inner})"]
+        return text
+
+    def _name(self, value: Any) -> str:
+        name = f"n{len(self._names)}"
+        self._names[name] = value
+        return name
 
 
 def _failing(fields: list[tuple[str, str, Writer]], value: dict[str, Any]) -> str:

@@ -43,6 +43,9 @@ def kafka_words(error: BaseException) -> str:
     return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)
 
 
+_LARGER: Final = "raise producer.override.message.max.bytes of the connector, and max.message.bytes of the topic"
+
+
 def translated(error: BaseException, what: str) -> ConnectFailed:
     """Return the failure of a call of librdkafka: fenced, for good, or, what it is mostly, for a while."""
     kafka = import_module("confluent_kafka")
@@ -53,6 +56,8 @@ def translated(error: BaseException, what: str) -> ConnectFailed:
     names = kafka.KafkaError
     if told.code() in (names._FENCED, names.INVALID_PRODUCER_EPOCH, names.PRODUCER_FENCED):
         return FencedOut(f"{what}: another producer has taken over")
+    if told.code() == names.MSG_SIZE_TOO_LARGE:
+        message += f" ({_LARGER})"
     lasting = (
         names.MSG_SIZE_TOO_LARGE,
         names.RECORD_LIST_TOO_LARGE,

@@ -10,9 +10,12 @@ target until then, and the new one from then on. `drop_old` removes what was rep
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from strandline.connect.records import SinkRecord
+
+ANY_DIGEST: Final = b""
+"""Instead of a digest: there should be a row, and the record does not have all values of it."""
 
 
 class TargetKey(NamedTuple):

@@ -29,6 +29,8 @@ log = logging.getLogger("strandline.connect")
 
 _DEFAULTS: Final = {"header.converter": "SimpleHeaderConverter"}
 
+OutFields = dict[str, Any]
+"""A record for the log, as the arguments of librdkafka's `produce` without the topic."""
 OnBad = Callable[[BadRecord, RawRecord | None], None]
 """Takes a record that failed; returns if it is left out."""
 
@@ -77,6 +79,41 @@ class Conversion:
         if self.transform is not None or not self.value.has_bulk:
             return None
         return self.value.from_values(topic, values)
+
+    def batches(self, records: Sequence[SourceRecord], topic: str) -> dict[str, list[OutFields]] | None:
+        """Return what goes into the log by topic; None if each record has to be looked at.
+
+        That is so with transforms, and if a record cannot be converted.
+        """
+        if self.transform is not None:
+            return None
+        key_of, value_of = self.key.from_connect, self.value.from_connect
+        found: dict[str, list[OutFields]] = {}
+        try:
+            for record in records:
+                into = record.topic or topic
+                made: OutFields = {
+                    "key": key_of(into, record.key_schema, record.key),
+                    "value": value_of(into, record.value_schema, record.value),
+                }
+                if record.partition is not None:
+                    made["partition"] = record.partition
+                if record.timestamp_ms is not None:
+                    made["timestamp"] = record.timestamp_ms
+                if record.headers:
+                    made["headers"] = [
+                        (each.name, self.header.from_connect(into, each.schema, each.value)) for each in record.headers
+                    ]
+                if into in found:
+                    found[into].append(made)
+                else:
+                    found[into] = [made]
+        except RetriableFailure:
+            raise
+        except Exception as error:  # the record that has it is found one by one
+            log.debug("a batch is converted one by one: %s", error)
+            return None
+        return found
 
     def _message(self, record: SourceRecord) -> OutMessage | None:
         place = f"a record for {record.topic}"

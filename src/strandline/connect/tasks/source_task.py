@@ -158,6 +158,11 @@ class SourceTask(ConnectTask):
             records = [SourceRecord(value=each, value_schema=batch.value_schema, topic=topic) for each in batch.values]
         else:
             records = batch.records
+        found = self._conversion.batches(records, self.settings.topic)
+        if found is not None:
+            for topic in found:
+                self._prepare(topic)
+            return self._producer.send_batches(found)
         messages = list(self._conversion.messages(records, self.settings.topic, self._on_bad))
         for topic in {each.topic for each in messages}:
             self._prepare(topic)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from strandline.client.security import librdkafka_of
 from strandline.connect.herder.config_state import StateRecord
 from strandline.connect.herder.state_topics import quiet, translated
-from strandline.connect.tasks.conversion import OutMessage
+from strandline.connect.tasks.conversion import OutFields, OutMessage
 
 TIMEOUT_S: Final = 60.0
 _QUEUED_KB_MAX: Final = 16 * 1024
@@ -30,6 +30,7 @@ class TaskProducer:
         self._is_open = False
         kafka = import_module("confluent_kafka")
         self._exceptions = (kafka.KafkaException,)
+        self._queue_full = kafka.KafkaError._QUEUE_FULL
         settings = (
             librdkafka_of(bootstrap)
             | {
@@ -44,6 +45,9 @@ class TaskProducer:
             | dict(overrides)
             | {"transactional.id": transactional_id}
         )
+        # A message that the queue has no room for even if it is empty would be waited for in vain.
+        room_kb = int(str(settings["message.max.bytes"])) // 1024 + 1024
+        settings["queue.buffering.max.kbytes"] = max(int(str(settings["queue.buffering.max.kbytes"])), room_kb)
         try:
             self._producer = kafka.Producer(settings, logger=quiet)
             self._producer.init_transactions(TIMEOUT_S)
@@ -71,20 +75,24 @@ class TaskProducer:
     def send_values(self, topic: str, payloads: Sequence[bytes | None]) -> tuple[int, int]:
         """Add records that have only a value."""
         self._begin()
-        messages = [{"value": each} for each in payloads]
-        try:
-            while messages:
-                taken = self._producer.produce_batch(topic, messages)
-                if taken == len(messages):
-                    break
-                # Those that found no room have an error of their own.
-                messages = [each for each in messages if "_error" in each]
-                for each in messages:
-                    del each["_error"]
-                self._producer.poll(_FULL_S)
-        except self._exceptions as error:
-            raise translated(error, f"cannot write to {topic}") from error
+        self._produce_batch(topic, [{"value": each} for each in payloads])
         return len(payloads), sum(len(each or b"") for each in payloads)
+
+    def send_batches(self, batches: Mapping[str, list[OutFields]]) -> tuple[int, int]:
+        """Add the records of each topic, in their order; return how many, and their bytes."""
+        count = size = 0
+        for topic, messages in batches.items():
+            self._begin()
+            if any("headers" in each or "timestamp" in each for each in messages):
+                # A batch of librdkafka has neither.
+                for each in messages:
+                    named = {name: value for name, value in each.items() if name not in ("key", "value")}
+                    self._produce(topic, each["key"], each["value"], named)
+            else:
+                self._produce_batch(topic, messages)
+            count += len(messages)
+            size += sum([len(each["key"] or b"") + len(each["value"] or b"") for each in messages])
+        return count, size
 
     def commit(self, positions: Sequence[StateRecord]) -> None:
         """Commit the records that were sent, with the positions behind them."""
@@ -125,9 +133,22 @@ class TaskProducer:
             except BufferError:
                 self._producer.poll(_FULL_S)
             except self._exceptions as error:
-                raise translated(error, f"cannot write to {topic}") from error
+                raise translated(error, f"cannot write {len(value or b'')} bytes to {topic}") from error
             else:
                 return
+
+    def _produce_batch(self, topic: str, messages: list[OutFields]) -> None:
+        try:
+            while self._producer.produce_batch(topic, messages) < len(messages):
+                # Each that was refused says why; from the first that found no room on, all were.
+                messages = [each for each in messages if "_error" in each]
+                for each in messages:
+                    refused = each.pop("_error")
+                    if refused.code() != self._queue_full:
+                        raise self._exceptions[0](refused)
+                self._producer.poll(_FULL_S)
+        except self._exceptions as error:
+            raise translated(error, f"cannot write to {topic}") from error
 
     def _abort(self, error: BaseException) -> None:
         told = error.args[0]

@@ -46,7 +46,18 @@ class ColumnType(StrEnum):
     TIME = "time"
     TIMESTAMP = "timestamp"
     JSON = "json"
+    ARRAY = "array"
+    DATETIME = "datetime"
+    """Of a new column only: a timestamp without a zone. Later it is a TIMESTAMP."""
+    UUID = "uuid"
+    """Of a new column only. Later it is OTHER."""
     OTHER = "other"
+
+
+class JsonText(str):
+    """A text that is JSON already."""
+
+    __slots__ = ()
 
 
 class Misfit(Exception):
@@ -63,7 +74,7 @@ _OF_KIND: Final = {
     ConnectType.BOOLEAN: ColumnType.BOOLEAN,
     ConnectType.STRING: ColumnType.TEXT,
     ConnectType.BYTES: ColumnType.BYTES,
-    ConnectType.ARRAY: ColumnType.JSON,
+    ConnectType.ARRAY: ColumnType.ARRAY,
     ConnectType.MAP: ColumnType.JSON,
     ConnectType.STRUCT: ColumnType.JSON,
 }
@@ -72,6 +83,20 @@ _OF_LOGICAL: Final = {
     DATE: ColumnType.DATE,
     TIME: ColumnType.TIME,
     TIMESTAMP: ColumnType.TIMESTAMP,
+    "io.debezium.time.Date": ColumnType.DATE,
+    "io.debezium.time.IsoDate": ColumnType.DATE,
+    "io.debezium.time.Time": ColumnType.TIME,
+    "io.debezium.time.MicroTime": ColumnType.TIME,
+    "io.debezium.time.NanoTime": ColumnType.TIME,
+    "io.debezium.time.IsoTime": ColumnType.TIME,
+    "io.debezium.time.Timestamp": ColumnType.DATETIME,
+    "io.debezium.time.MicroTimestamp": ColumnType.DATETIME,
+    "io.debezium.time.NanoTimestamp": ColumnType.DATETIME,
+    "io.debezium.time.IsoTimestamp": ColumnType.DATETIME,
+    "io.debezium.time.ZonedTimestamp": ColumnType.TIMESTAMP,
+    "io.debezium.data.Json": ColumnType.JSON,
+    "io.debezium.data.Uuid": ColumnType.UUID,
+    "io.debezium.data.VariableScaleDecimal": ColumnType.NUMERIC,
 }
 _WHOLE: Final = {ColumnType.SMALLINT: 1, ColumnType.INTEGER: 2, ColumnType.BIGINT: 3}
 _FLOATING: Final = (ColumnType.REAL, ColumnType.DOUBLE)
@@ -86,6 +111,13 @@ def type_of_schema(schema: Schema) -> tuple[ColumnType, int | None]:
     return _OF_LOGICAL.get(schema.name or "", _OF_KIND[schema.kind]), None
 
 
+def element_of(schema: Schema) -> ColumnType:
+    """Return the type of an array's elements; an array of arrays has that of the inner ones."""
+    if schema.kind is ConnectType.ARRAY and schema.value_schema is not None:
+        return element_of(schema.value_schema)
+    return type_of_schema(schema)[0]
+
+
 def type_of_value(value: Any) -> ColumnType:
     """Return the type that a value without a schema needs. Raise Misfit for what no column can hold."""
     match value:
@@ -95,6 +127,8 @@ def type_of_value(value: Any) -> ColumnType:
             return ColumnType.BIGINT if -(2**63) <= value < 2**63 else ColumnType.NUMERIC
         case float():
             return ColumnType.DOUBLE
+        case JsonText():
+            return ColumnType.JSON
         case str():
             return ColumnType.TEXT
         case dict() | list() | tuple():
@@ -255,9 +289,17 @@ def _from_iso(kind: Any, value: Any) -> Any:
 
 
 def _json(value: Any) -> str:
+    if isinstance(value, JsonText):
+        return str(value)
     if isinstance(value, bytes | bytearray | memoryview):
         raise Misfit
     return json_text(value)
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, list | str):
+        return value
+    raise Misfit
 
 
 def _other(value: Any) -> Any:
@@ -281,6 +323,9 @@ ENCODERS: Final[dict[ColumnType, Callable[[Any], Any]]] = {
     ColumnType.TIME: _time,
     ColumnType.TIMESTAMP: _timestamp,
     ColumnType.JSON: _json,
+    ColumnType.ARRAY: _array,
+    ColumnType.DATETIME: _timestamp,
+    ColumnType.UUID: _text,
     ColumnType.OTHER: _other,
 }
 
@@ -331,9 +376,22 @@ def canonical(value: Any, kind: ColumnType) -> str:
             return str(ENCODERS[kind](value).isoformat())
         case ColumnType.JSON:
             return json_text(json.loads(value, parse_float=_plain_number))
+        case ColumnType.ARRAY:
+            return json_text(_element_texts(value))
         case ColumnType.OTHER:
             return value.hex() if isinstance(value, bytes) else str(value)
     return str(value)
+
+
+def _element_texts(value: Any) -> Any:
+    """Return the elements of an array as PostgreSQL shows them."""
+    if isinstance(value, list):
+        return [_element_texts(each) for each in value]
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, datetime):
+        return value.isoformat(" ").replace("+00:00", "+00")
+    return value if value is None else _text(value)
 
 
 def _digits(number: Decimal) -> str:
@@ -361,4 +419,6 @@ def decoded(text: str, kind: ColumnType) -> Any:
             return bytes.fromhex(text)
         case ColumnType.JSON:
             return text
+        case ColumnType.ARRAY:
+            return json.loads(text)
     return ENCODERS[kind](text)

@@ -15,7 +15,7 @@ from strandline.connect.sinks.sql.offsets import WrittenTables
 from strandline.connect.sinks.sql.rows import RowMaker
 from strandline.connect.sinks.sql.settings import SqlSinkConfig
 from strandline.connect.sinks.sql.tables import TableColumn, TableName, TableShape
-from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
+from strandline.connect.sinks.verifiable import ANY_DIGEST, ExpectedRow, TargetKey
 
 DIGEST_BYTES: Final = 16
 
@@ -48,6 +48,8 @@ class RowComparison:
         self._names[key.place] = name
         if row.is_delete:
             return ExpectedRow(key, None)
+        if row.unchanged:
+            return ExpectedRow(key, ANY_DIGEST)
         compared = {}
         for each, text in texts.items():
             column = None if shape is None else shape.find(each)

@@ -5,12 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from strandline.connect.failures import ConnectFailed, RecordFailed, RetriableFailure
 from strandline.connect.paths import PathRules
 from strandline.connect.sinks.sql.columns import ColumnType
 from strandline.connect.sinks.sql.tables import NewColumn, TableColumn, TableName, TableShape, WiderColumn
+
+_INSTEAD: Final = {
+    ColumnType.ARRAY: ColumnType.JSON,
+    ColumnType.DATETIME: ColumnType.TIMESTAMP,
+    ColumnType.UUID: ColumnType.TEXT,
+}
+"""For databases without such a type."""
 
 
 class TableChanged(ConnectFailed):
@@ -122,14 +129,15 @@ class Database(ABC):
             return f"the name {name} has {size} bytes, and {self.title} takes {self.name_bytes_max}"
         return None
 
-    def sql_type(self, kind: ColumnType, scale: int | None = None) -> str:
-        return self.types[kind]
+    def sql_type(self, column: NewColumn) -> str:
+        """Return the type of a column that is created."""
+        kind = column.type
+        return self.types[kind if kind in self.types else _INSTEAD[kind]]
 
     def create(self, name: TableName, columns: Sequence[NewColumn]) -> None:
         """Create a table, whose primary key has the columns that are one's."""
         parts = [
-            f"{self.quoted(each.name)} {self.sql_type(each.type, each.scale)}{' not null' if each.is_key else ''}"
-            for each in columns
+            f"{self.quoted(each.name)} {self.sql_type(each)}{' not null' if each.is_key else ''}" for each in columns
         ]
         keys = [self.quoted(each.name) for each in columns if each.is_key]
         if keys:
@@ -150,8 +158,13 @@ class Database(ABC):
 
     def add(self, name: TableName, column: NewColumn) -> None:
         """Add a column to a table that lacks it."""
-        added = f"{self.quoted(column.name)} {self.sql_type(column.type, column.scale)}"
+        added = f"{self.quoted(column.name)} {self.sql_type(column)}"
         self.run(f"alter table {self.table(name)} add column {added}")
+
+    def fill(self, name: TableName, column: TableColumn, value: Any) -> None:
+        """Give all rows of a table an encoded value."""
+        statement = f"update {self.table(name)} set {self.quoted(column.name)} = {self.mark}"
+        self.run(statement, [value])
 
     def rename(self, name: TableName, new: str) -> None:
         self.run(f"alter table {self.table(name)} rename to {self.quoted(new)}")

@@ -16,7 +16,7 @@ from strandline.connect.sinks.sql.columns import EXACT_DOUBLE_MAX, ColumnType
 from strandline.connect.sinks.sql.database import ArrayDatabase, Database, TableChanged
 from strandline.connect.sinks.sql.settings import SqlSinkConfig
 from strandline.connect.sinks.sql.sink import SqlSink
-from strandline.connect.sinks.sql.tables import TableColumn, TableName, TableShape, WiderColumn
+from strandline.connect.sinks.sql.tables import NewColumn, TableColumn, TableName, TableShape, WiderColumn
 
 _DECIMAL_DIGITS: Final = 38
 _SCAN_ROWS: Final = 2000
@@ -114,11 +114,11 @@ class DuckdbDatabase(ArrayDatabase):
         ]
         return TableShape(columns, tuple(keys[0][0]) if keys else (), self.fold)
 
-    def sql_type(self, kind: ColumnType, scale: int | None = None) -> str:
-        if kind == ColumnType.NUMERIC:
-            places = scale or 0
+    def sql_type(self, column: NewColumn) -> str:
+        if column.type == ColumnType.NUMERIC:
+            places = column.scale or 0
             return f"decimal({_DECIMAL_DIGITS}, {places})" if 0 <= places <= _DECIMAL_DIGITS else "varchar"
-        return self.types[kind]
+        return super().sql_type(column)
 
     def widen(self, name: TableName, column: WiderColumn) -> None:
         quoted, kind = self.quoted(column.column.name), column.type

@@ -12,11 +12,13 @@ from strandline.connect.sinks.sql.columns import (
     ENCODERS,
     ColumnType,
     Misfit,
+    element_of,
     encode_all,
     type_of_schema,
     type_of_value,
     wider,
 )
+from strandline.connect.sinks.sql.logical_types import default_of
 from strandline.connect.sinks.sql.rows import Row, TableRows, schema_of
 from strandline.connect.sinks.sql.tables import NewColumn, TableColumn, TableShape, WiderColumn
 
@@ -105,6 +107,8 @@ def _add(fitting: Fitting, table: TableRows, name: str, values: list[Any], has_n
     found: ColumnType | None = None
     scale: int | None = None
     cause: SinkRecord | None = None
+    element: ColumnType | None = None
+    default: Any = None
     for row, value in zip(table.rows, values, strict=True):
         schema = schema_of(row.record, table.keys, name) if name in row.fields else None
         if schema is None and value is None:
@@ -120,8 +124,12 @@ def _add(fitting: Fitting, table: TableRows, name: str, values: list[Any], has_n
             raise _unstorable(row.record, name, value)
         found, cause = joined, cause or row.record
         scale = its_scale if scale is None or its_scale is None else max(scale, its_scale)
+        if schema is not None:
+            default = default_of(schema)
+            if needed == ColumnType.ARRAY:
+                element = element_of(schema) if element is None else wider(element, element_of(schema))
     if found is not None and cause is not None:
-        fitting.added.append(NewColumn(name, found, scale, name in table.keys))
+        fitting.added.append(NewColumn(name, found, scale, name in table.keys, element, default))
         fitting.causes.append(cause)
 
 
@@ -163,7 +171,9 @@ def _check_required(fitting: Fitting, table: TableRows, shape: TableShape) -> No
             continue
         values = fitting.values.get(column.name)
         for index, row in enumerate(table.rows):
-            if not row.is_delete and (values is None or values[index] is None):
+            if row.is_delete or column.name in row.unchanged:
+                continue
+            if values is None or values[index] is None:
                 raise RecordFailed(
                     f"{row.record.place} has no {column.name}, and the column of {table.name} is NOT NULL without a "
                     "default",
@@ -173,17 +183,21 @@ def _check_required(fitting: Fitting, table: TableRows, shape: TableShape) -> No
 
 def by_columns(
     rows: Sequence[Row], shape: TableShape, fitting: Fitting, chosen: Sequence[int]
-) -> dict[tuple[str, ...], Sequence[int]]:
-    """Group rows by the columns that they set: one that has a default is set only where a record has the field."""
+) -> list[tuple[tuple[str, ...], bool, Sequence[int]]]:
+    """Group rows by the columns that they set: one that has a default is set only where a record has the field.
+
+    One that did not change is not set; a group says whether its rows have such a column.
+    """
     optional = [each for each in shape.columns if each.has_default and each.name in fitting.columns]
-    if not optional:
-        return {tuple(fitting.columns): chosen} if chosen else {}
-    found: dict[tuple[str, ...], list[int]] = {}
+    if not optional and not any(rows[index].unchanged for index in chosen):
+        return [(tuple(fitting.columns), False, chosen)] if chosen else []
+    found: dict[tuple[tuple[str, ...], bool], list[int]] = {}
     for index in chosen:
         left_out = {each.name for each in optional if _is_left_out(each, fitting, rows[index], index)}
+        left_out |= rows[index].unchanged
         columns = tuple(name for name in fitting.columns if name not in left_out)
-        found.setdefault(columns, []).append(index)
-    return dict(found)
+        found.setdefault((columns, bool(rows[index].unchanged)), []).append(index)
+    return [(columns, is_partial, indexes) for (columns, is_partial), indexes in found.items()]
 
 
 def _is_left_out(column: TableColumn, fitting: Fitting, row: Row, index: int) -> bool:

@@ -20,7 +20,7 @@ from strandline.connect.sinks.sql.columns import EXACT_DOUBLE_MAX, ColumnType
 from strandline.connect.sinks.sql.database import ArrayDatabase, Database, TableChanged
 from strandline.connect.sinks.sql.settings import SqlSinkConfig
 from strandline.connect.sinks.sql.sink import SqlSink
-from strandline.connect.sinks.sql.tables import TableColumn, TableName, TableShape, WiderColumn
+from strandline.connect.sinks.sql.tables import NewColumn, TableColumn, TableName, TableShape, WiderColumn
 
 CONNECT_TIMEOUT_S: Final = 10
 _SCAN_ROWS: Final = 2000
@@ -79,6 +79,8 @@ class PostgresDatabase(ArrayDatabase):
         ColumnType.TIME: "time",
         ColumnType.TIMESTAMP: "timestamptz",
         ColumnType.JSON: "jsonb",
+        ColumnType.DATETIME: "timestamp",
+        ColumnType.UUID: "uuid",
     }
 
     def __init__(self, config: SqlSinkConfig) -> None:
@@ -164,10 +166,20 @@ class PostgresDatabase(ArrayDatabase):
             (found,),
         )
         shaped = [
-            TableColumn(column, _TYPES.get(kind, ColumnType.OTHER), kind, not is_required, has_default)
+            TableColumn(column, _kind(kind), kind, not is_required, has_default)
             for column, kind, is_required, has_default in columns
         ]
         return TableShape(shaped, tuple(each for (each,) in keys), self.fold)
+
+    def sql_type(self, column: NewColumn) -> str:
+        element = column.element
+        if column.type == ColumnType.ARRAY and element is not None and element in self.types:
+            return f"{self.types[element]}[]"
+        return super().sql_type(column)
+
+    def fill(self, name: TableName, column: TableColumn, value: Any) -> None:
+        text = _TEXTS.get(column.type, str)
+        super().fill(name, column, text(value))
 
     def widen(self, name: TableName, column: WiderColumn) -> None:
         quoted = self.quoted(column.column.name)
@@ -201,6 +213,8 @@ class PostgresDatabase(ArrayDatabase):
         if column.type == ColumnType.TIMESTAMP:
             # The session's zone and Python's range of years must not matter.
             return quoted if column.sql_type.endswith("without time zone") else f"({quoted} at time zone 'UTC')"
+        if column.type == ColumnType.ARRAY:
+            return f"{quoted}::text[]"
         return f"{quoted}::text" if column.type in (ColumnType.JSON, ColumnType.OTHER) else quoted
 
     def rows(
@@ -213,6 +227,10 @@ class PostgresDatabase(ArrayDatabase):
         with self.transaction(), self.connection.cursor("strandline_rows") as cursor:
             cursor.itersize = _SCAN_ROWS
             yield from cursor.execute(statement, ())
+
+
+def _kind(sql_type: str) -> ColumnType:
+    return ColumnType.ARRAY if sql_type.endswith("[]") else _TYPES.get(sql_type, ColumnType.OTHER)
 
 
 def _joined(values: Sequence[Any], text: Callable[[Any], str] | None) -> tuple[str, str, str]:
@@ -249,6 +267,8 @@ def _array_text(value: Any) -> str:
         return "NULL"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, bytes):
+        value = f"\\x{value.hex()}"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -264,6 +284,7 @@ _TEXTS: Final[dict[ColumnType, Callable[[Any], str]]] = {
     ColumnType.DATE: str,
     ColumnType.TIME: str,
     ColumnType.TIMESTAMP: str,
+    ColumnType.ARRAY: _other_text,
     ColumnType.OTHER: _other_text,
 }
 """Texts and JSON are texts already."""

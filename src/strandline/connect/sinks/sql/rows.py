@@ -10,6 +10,7 @@ from strandline.connect.failures import RecordFailed
 from strandline.connect.records import SinkRecord
 from strandline.connect.schema import Schema
 from strandline.connect.sinks.sql.columns import json_text
+from strandline.connect.sinks.sql.logical_types import RowValues
 from strandline.connect.sinks.sql.settings import SqlSinkConfig
 from strandline.connect.sinks.sql.tables import NameFormat, TableName
 
@@ -27,6 +28,8 @@ class Row:
     record: SinkRecord
     fields: Mapping[str, Any]
     is_delete: bool = False
+    unchanged: frozenset[str] = frozenset()
+    """Fields that the record has no value for, because it did not change: their columns are left as they are."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,8 @@ class RowMaker:
         self._deletes = config.deletes
         self._whitelist = frozenset(config.fields_whitelist)
         self._names: dict[str, TableName] = {}
+        # A table of every record has no older value that could stay.
+        self._values = RowValues("" if self._is_inserting else config.unavailable_value_placeholder)
 
     def name(self, topic: str) -> TableName:
         """Return the table of a topic."""
@@ -75,8 +80,8 @@ class RowMaker:
             else:
                 identity = self._identity(row, keys)
                 # Behind those that came since: so the rows stay in the order of their last records.
-                rows.pop(identity, None)
-                rows[identity] = row
+                older = rows.pop(identity, None)
+                rows[identity] = row if older is None or not row.unchanged else _completed(row, older)
         return [TableRows(name, keys, list(rows.values())) for (name, keys), rows in found.items()]
 
     def row(self, record: SinkRecord) -> tuple[tuple[str, ...], Row]:
@@ -87,11 +92,17 @@ class RowMaker:
                 raise RecordFailed(f"{record.place} has no value, and delete.enabled is false", record)
             key = self._key(record, {})
             return tuple(key), Row(record, key, is_delete=True)
-        fields = value if isinstance(value, dict) else {VALUE_COLUMN: value}
+        fields: Mapping[str, Any]
+        unchanged: frozenset[str] = frozenset()
+        if isinstance(value, dict):
+            fields, unchanged = self._values.fields(record, record.value_schema, value)
+        else:
+            fields = {VALUE_COLUMN: self._values.converted(record, record.value_schema, value)}
         key = self._key(record, fields)
         if self._whitelist:
             fields = {name: each for name, each in fields.items() if name in self._whitelist}
-        return tuple(key), Row(record, fields | key if key else fields)
+            unchanged &= self._whitelist
+        return tuple(key), Row(record, {**fields, **key} if key else fields, unchanged=unchanged)
 
     def _key(self, record: SinkRecord, fields: Mapping[str, Any]) -> dict[str, Any]:
         match self._mode:
@@ -106,12 +117,13 @@ class RowMaker:
         if key is None:
             raise RecordFailed(f"{record.place} has no key, which pk.mode=record_key needs", record)
         if isinstance(key, dict):
-            return self._chosen(record, key, "key")
+            return self._chosen(record, self._values.fields(record, record.key_schema, key)[0], "key")
         if len(self._pk_fields) > 1:
             raise RecordFailed(
                 f"{record.place} has a key without fields, but pk.fields names {len(self._pk_fields)} columns", record
             )
-        return {self._pk_fields[0] if self._pk_fields else KEY_COLUMN: key}
+        only = self._values.converted(record, record.key_schema, key)
+        return {self._pk_fields[0] if self._pk_fields else KEY_COLUMN: only}
 
     def _chosen(self, record: SinkRecord, fields: Mapping[str, Any], what: str) -> dict[str, Any]:
         """Return the fields of the key; none may be null, because nulls are never equal."""
@@ -133,6 +145,22 @@ class RowMaker:
             (type(each).__name__, json_text(each) if isinstance(each, dict | list) else each)
             for each in map(row.fields.__getitem__, keys)
         )
+
+
+def _completed(row: Row, older: Row) -> Row:
+    """Return a row with those values of an older one of the same key that did not change since."""
+    if older.is_delete:
+        raise RecordFailed(without_value(row), row.record)
+    known = {name: older.fields[name] for name in row.unchanged if name in older.fields}
+    return Row(row.record, {**known, **row.fields}, unchanged=row.unchanged - known.keys())
+
+
+def without_value(row: Row) -> str:
+    """Say that a value is needed that the source did not send."""
+    return (
+        f"{row.record.place} has no value of {', '.join(sorted(row.unchanged))}, which did not change, for a row that "
+        f"is new here: run ALTER TABLE ... REPLICA IDENTITY FULL in the source's database, and update the row"
+    )
 
 
 def schema_of(record: SinkRecord, keys: tuple[str, ...], name: str) -> Schema | None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from strandline.connect.config import Config, Password, option
 from strandline.connect.failures import InvalidConnectorConfig
+from strandline.connect.sinks.sql.logical_types import PLACEHOLDER
 from strandline.connect.sinks.sql.tables import NameFormat
 
 InsertMode = Literal["insert", "upsert", "update"]
@@ -78,6 +79,13 @@ class SqlSinkConfig(Config):
         "Whether a null value deletes the row of its key. Needs pk.mode=record_key, where it is on by default.",
         default=None,
         group="Writes",
+    )
+    unavailable_value_placeholder: str = option(
+        "What a source of changes writes for a large value that did not change; its column is left as it is. Empty: "
+        "nothing is a placeholder.",
+        default=PLACEHOLDER,
+        importance="LOW",
+        group="Data Mapping",
     )
     batch_size: int = option("Rows of one statement at most.", default=3000, low=1, group="Writes")
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, Self
 
 from strandline.connect.config import Config
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sink import Sink, SinkBatch
+from strandline.connect.sinks.sql.columns import ENCODERS, Misfit
 from strandline.connect.sinks.sql.comparing import RowComparison
 from strandline.connect.sinks.sql.database import Database, TableChanged
 from strandline.connect.sinks.sql.fitting import Fitting, by_columns, fit
 from strandline.connect.sinks.sql.offsets import StoredOffsets, WrittenTables
 from strandline.connect.sinks.sql.rebuilding import discard_target, drop_old_tables, swap_tables
-from strandline.connect.sinks.sql.rows import RowMaker, TableRows
+from strandline.connect.sinks.sql.rows import RowMaker, TableRows, without_value
 from strandline.connect.sinks.sql.settings import SqlSinkConfig
-from strandline.connect.sinks.sql.tables import TableName, TableShape
+from strandline.connect.sinks.sql.tables import NewColumn, TableName, TableShape
 from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 from strandline.runtime.fault_points import fault_point
 
@@ -116,15 +118,27 @@ class SqlSink(Sink):
                     columns = [fitting.columns[each] for each in keys]
                     self._database.delete(table.name, columns, [_at(fitting, each, part) for each in keys])
                 continue
-            for names, indexes in by_columns(table.rows, shape, fitting, chosen).items():
+            for names, is_partial, indexes in by_columns(table.rows, shape, fitting, chosen):
                 columns = [fitting.columns[each] for each in names]
                 for part in self._parts(indexes):
+                    if is_partial and self.config.insert_mode == "upsert":
+                        self._check_known(table, fitting, keys, part)
                     values = [_at(fitting, each, part) for each in names]
-                    if self.config.insert_mode == "update":
+                    if self.config.insert_mode == "update" or is_partial:
                         self._database.update(table.name, keys, columns, values)
                     else:
                         is_upsert = self.config.insert_mode == "upsert"
                         self._database.upsert(table.name, keys if is_upsert else (), columns, values)
+
+    def _check_known(self, table: TableRows, fitting: Fitting, keys: Sequence[str], part: Sequence[int]) -> None:
+        """Raise RecordFailed for a record that leaves a column as it is in a row that does not exist."""
+        columns = [fitting.columns[each] for each in keys]
+        values = [_at(fitting, each, part) for each in keys]
+        if sum(1 for _ in self._database.rows(table.name, columns, columns, values)) == len(part):
+            return
+        for at in part:
+            if not any(self._database.rows(table.name, columns, columns, [_at(fitting, each, [at]) for each in keys])):
+                raise RecordFailed(without_value(table.rows[at]), table.rows[at].record)
 
     def _runs(self, table: TableRows) -> list[tuple[bool, list[int]]]:
         """Return deletions and other rows. If each record is inserted, they stay in their order."""
@@ -193,6 +207,7 @@ class SqlSink(Sink):
             else:
                 for added in fitting.added:
                     self._database.add(table.name, added)
+                self._fill(table.name, fitting.added)
                 for widened in fitting.widened:
                     self._database.widen(table.name, widened)
         changed = self._database.shape(table.name)
@@ -200,6 +215,17 @@ class SqlSink(Sink):
             raise TableChanged(f"{table.name} changes again and again")
         self._shapes[table.name] = changed
         return changed
+
+    def _fill(self, name: TableName, added: Sequence[NewColumn]) -> None:
+        """Give the rows of a table the defaults of new columns, as the rows of the source have them."""
+        if all(each.default is None for each in added):
+            return
+        shape = self._database.shape(name)
+        for each in added:
+            column = None if shape is None or each.default is None else shape.find(each.name)
+            if column is not None:
+                with suppress(Misfit):
+                    self._database.fill(name, column, ENCODERS[column.type](each.default))
 
     def _check_changes(self, table: TableRows, shape: TableShape | None, fitting: Fitting) -> None:
         """Raise a failure if the settings do not allow what a table needs, or a column's name is none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from strandline.connect.sinks.sql.columns import ColumnType
 
@@ -87,12 +87,15 @@ class TableShape:
 
 @dataclass(frozen=True)
 class NewColumn:
-    """A column that a table lacks. `scale` is that of a decimal."""
+    """A column that a table lacks. `scale` is that of a decimal, `element` the type of an array's elements."""
 
     name: str
     type: ColumnType
     scale: int | None = None
     is_key: bool = False
+    element: ColumnType | None = None
+    default: Any = None
+    """What rows have that are there already."""
 
 
 @dataclass(frozen=True)
