@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import psycopg
 import pytest
 from tests.cdc.postgres_capture import Captured, holds, postgres, run_sql
 from tests.connect.running import wait_until
+
+from strandline.connect.convert.json_converter import JsonConverter
 
 __all__ = ["postgres"]
 
@@ -105,10 +108,10 @@ def test_a_snapshot_that_was_killed_starts_over_with_the_same_slot(postgres: str
     run_sql(postgres, "delete from t where id = 1")
     captured.records.clear()
     captured.run(is_snapshot_done)
-    assert captured.rows("t", "id") == [("r", number) for number in range(2, 11)]
+    assert captured.rows("t", "id") == [("d", 1), *(("r", number) for number in range(2, 11))]
     run_sql(postgres, "insert into t values (11)")
-    captured.run(holds(10))
-    assert captured.rows("t", "id")[9:] == [("c", 11)]
+    captured.run(holds(12))
+    assert captured.rows("t", "id")[10:] == [("c", 11)]
 
 
 def test_a_large_transaction_is_cut_and_closed_and_small_ones_share_a_batch(postgres: str) -> None:
@@ -293,3 +296,109 @@ def test_initial_only_ends(postgres: str) -> None:
     captured.run(lambda each: False)
     captured.run(lambda each: False)
     assert captured.rows("t", "id") == [("r", 1)]
+
+
+def test_rows_that_are_deleted_before_a_snapshot_starts_over_are_deleted_in_the_log(postgres: str) -> None:
+    run_sql(postgres, "create table t (id int primary key, v text)", "insert into t select generate_series(1, 9)")
+    captured = Captured(postgres, max_batch_size="2")
+    captured.run(holds(3), batches_max=2)
+    assert 1 in [key for _, key in captured.rows("t", "id")]
+    # Killed with a part of the changes between the two snapshots, and again within the second one.
+    for number in (1, 2):
+        run_sql(postgres, f"delete from t where id = {number}", f"update t set v = '{number}' where id = 9")
+        run_sql(postgres, f"insert into t values ({10 + number})")
+        captured.run(lambda found: False, batches_max=1)
+        assert captured.offset is not None
+        assert "snapshot" in captured.offset
+    captured.run(is_snapshot_done)
+    run_sql(postgres, "insert into t values (20)")
+    captured.run(lambda found: ("c", 20) in found.rows("t", "id"))
+    left = {each.key["id"]: each.value for each in captured.of("t") if each.key is not None}
+    assert {key: value["after"]["v"] for key, value in left.items() if value is not None} == {
+        **dict.fromkeys((3, 4, 5, 6, 7, 8, 11, 12, 20)),
+        9: "2",
+    }
+    assert left.keys() >= {1, 2}
+    changes = [each for each in captured.rows("t", "id") if each[0] in "cud"]
+    assert changes == [("d", 1), ("u", 9), ("c", 11), ("d", 2), ("u", 9), ("c", 12), ("c", 20)]
+
+
+def test_a_new_label_of_an_enum_is_in_the_schema_of_the_first_row_that_has_it(postgres: str) -> None:
+    run_sql(
+        postgres,
+        "create type mood as enum ('sad', 'ok')",
+        "create table t (id int primary key, m mood, many mood[])",
+        "insert into t values (1, 'ok', '{sad}')",
+    )
+    captured = Captured(postgres)
+    captured.run(is_snapshot_done)
+    source = captured.source()
+    source.open()
+    batches = source.read(captured)
+    run_sql(postgres, "insert into t values (2, 'sad', null)")
+    captured.commit(next(batches))
+    # The stream does not describe the table again; a label that is renamed is not in the catalogue either.
+    run_sql(postgres, "alter type mood add value 'new'", "insert into t values (3, 'new', '{new}')")
+    captured.commit(next(batches))
+    run_sql(postgres, "insert into t values (4, 'ok', '{ok}')", "alter type mood rename value 'ok' to 'fine'")
+    captured.commit(next(batches))
+    batches.close()  # type: ignore[attr-defined]  # it is a generator
+    source.close()
+    found = captured.of("t")
+    assert [(each.value["after"]["m"], each.value["after"]["many"]) for each in found] == [
+        ("ok", ["sad"]),
+        ("sad", None),
+        ("new", ["new"]),
+        ("ok", ["ok"]),
+    ]
+    allowed = [each.value_schema.field("after").schema.field("m").schema.parameters["allowed"] for each in found]
+    assert allowed[:3] == ["sad,ok", "sad,ok", "sad,ok,new"]
+    assert "ok" in allowed[3].split(",")
+
+
+def test_a_column_that_is_not_known_is_null_in_json_though_it_has_a_default(postgres: str) -> None:
+    run_sql(
+        postgres,
+        "create table t (id serial primary key, n int not null default 7, at timestamptz not null default now())",
+        "insert into t default values",
+    )
+    captured = Captured(postgres)
+    captured.run(is_snapshot_done)
+    run_sql(postgres, "delete from t")
+    captured.run(holds(2))
+    record = captured.of("t")[1]
+    assert record.value_schema is not None
+    converter = JsonConverter(JsonConverter.Config({}), is_key=False)
+    data = converter.from_connect(record.topic, record.value_schema, record.value)
+    assert data is not None
+    found = json.loads(data)
+    assert found["payload"]["before"] == {"id": 1, "n": None, "at": None}
+    after = {each["field"]: each.get("default") for each in found["schema"]["fields"][1]["fields"]}
+    assert after == {"id": 0, "n": 7, "at": "1970-01-01T00:00:00.000000Z"}
+
+
+def test_a_key_is_a_primary_key_without_what_its_index_includes_or_else_a_unique_one(postgres: str) -> None:
+    run_sql(
+        postgres,
+        "create table a (x int, id int, primary key (id) include (x))",
+        "create table b (x int, one int not null, two int not null)",
+        "create unique index b_part on b (one) where x > 0",
+        "create unique index b_sum on b ((one + two))",
+        "create unique index b_null on b (x)",
+        "create unique index b_two on b (two, one) include (x)",
+        "create table c (x int unique)",
+        *(f"alter table {each} replica identity full" for each in "bc"),
+    )
+    captured = Captured(postgres)
+    captured.run(is_snapshot_done)
+    run_sql(
+        postgres,
+        "insert into a values (1, 2)",
+        "insert into b values (1, 2, 3)",
+        "insert into c values (4)",
+        "delete from b",
+    )
+    captured.run(holds(5))
+    assert [each.key for each in captured.of("a")] == [{"id": 2}]
+    assert [each.key for each in captured.of("b")] == [{"two": 3, "one": 2}] * 3
+    assert [each.key for each in captured.of("c")] == [None]

@@ -439,6 +439,7 @@ def test_defaults_are_values_of_the_column(database: psycopg.Connection[Any]) ->
         "h": "2026-01-01T00:00:00Z",
         "l": -7,
         "m": "it's",
+        "n": 0,
         "o": -2_147_472_692,
     }
     assert not _column(database, table, "m").schema.optional

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from strandline.cdc.envelope import (
@@ -75,7 +76,8 @@ class EventMaker:
         op = change.op
         if op in self._skipped:
             return []
-        table = self._events_of(change.table)
+        found = self._tables.get(id(change.table))
+        table = self._events_of(change.table) if found is None else found[1]
         after, before = change.after, change.before
         if op in ("c", "r"):
             assert after is not None
@@ -152,9 +154,15 @@ class EventMaker:
             old = None if before is None or not table.has_key(before) else table.before(before)
             return [self._record(table, change, "u", key, old, table.after(after, before))]
         schema = table.key_schema
+        deleted = self._deleted(table, change, old_key, (Header(NEW_KEY, key, schema),))
+        place = change.transaction
+        if place is not None:
+            # The key that is gone and the one that is new are two events.
+            next_place = TransactionPlace(place.id, place.total_order + 1, place.data_collection_order + 1)
+            change = replace(change, transaction=next_place)
         created = self._record(table, change, "c", key, None, table.after(after, before))
         created.headers = (Header(OLD_KEY, old_key, schema),)
-        return [*self._deleted(table, change, old_key, (Header(NEW_KEY, key, schema),)), created]
+        return [*deleted, created]
 
     def _deleted(
         self, table: _TableEvents, change: RowChange, key: dict[str, Any] | None, headers: Sequence[Header]
@@ -179,18 +187,21 @@ class EventMaker:
         after: dict[str, Any] | None,
     ) -> SourceRecord:
         now = self._clock_ns()
+        source = change.source
         value = {
             "before": before,
             "after": after,
-            "source": _with_times(change.source),
+            "source": source if "ts_ns" in source else _with_times(source),
             "transaction": None if change.transaction is None else _block(change.transaction),
             "op": op,
             "ts_ms": now // 1_000_000,
             "ts_us": now // 1_000,
             "ts_ns": now,
         }
-        schema = None if key is None else table.key_schema
-        return SourceRecord(table.topic, value, key, key_schema=schema, value_schema=table.envelope)
+        # By position, which is faster than by name.
+        return SourceRecord(
+            table.topic, value, key, None, None, (), None if key is None else table.key_schema, table.envelope
+        )
 
     def _events_of(self, table: CapturedTable) -> _TableEvents:
         found = self._tables.get(id(table))
@@ -223,17 +234,15 @@ class _TableEvents:
         rows = [(at, each) for at, each in by_name.values() if not isinstance(each, KeyOnlyColumn)]
         self._key_fields = [_field(at, each, adjusted[each.name]) for at, each in keys]
         self._row_fields = [_field(at, each, adjusted[each.name]) for at, each in rows]
+        self.key: Final = _conversion(self._key_fields) if keys else _without_key
+        """Makes the key of a row. What the row does not have is that of the other row of the same change."""
+        self.after: Final = _conversion(self._row_fields)
+        """Makes the fields of a row. What it does not have is that of the row before, if there is one."""
         key_types = {adjusted[each.name]: each.schema for _, each in keys}
         self.key_schema: Final = key_schema(topic, key_types, adjustment) if keys else None
         row = row_schema(topic, {adjusted[each.name]: each.schema for _, each in rows}, adjustment)
         partial = row if table.is_before_whole else partial_row_schema(row, key_types)
         self.envelope: Final = envelope_schema(topic, partial, row, source, adjustment)
-
-    def key(self, row: Row, other: Row | None) -> dict[str, Any] | None:
-        """Return the key of a row. What the row does not have is that of the `other` row of the same change."""
-        if self.key_schema is None:
-            return None
-        return _converted(self._key_fields, row, other)
 
     def deleted_key(self, before: Row | None) -> dict[str, Any] | None:
         """Return the key of a deleted row. Raise ConnectFailed if the database did not send it."""
@@ -245,17 +254,14 @@ class _TableEvents:
                 f"the event of a deleted row of {self._table.full_name} lacks a column of its key ({columns}): set "
                 "REPLICA IDENTITY FULL for the table, and skipped.operations=t,d until the connector is past this row"
             )
-        return _converted(self._key_fields, before, None)
+        return self.key(before, None)
 
     def has_key(self, row: Row) -> bool:
         """Return whether all columns of the key are known."""
         return all(row[each[0]] is not UNKNOWN for each in self._key_fields)
 
-    def after(self, row: Row, before: Row | None) -> dict[str, Any]:
-        return _converted(self._row_fields, row, before)
-
     def before(self, row: Row) -> dict[str, Any]:
-        return _converted(self._row_fields, row, None)
+        return self.after(row, None)
 
     def is_same(self, before: Row, after: Row) -> bool:
         """Return whether no captured column changed, as far as both rows are known."""
@@ -264,19 +270,41 @@ class _TableEvents:
         return all(after[at] is UNCHANGED or after[at] == before[at] for at, *_ in self._row_fields)
 
 
-def _converted(fields: Sequence[_Field], row: Row, other: Row | None) -> dict[str, Any]:
-    found = {}
-    for at, name, convert, placeholder, null in fields:
-        value = row[at]
-        if value.__class__ is Absent and other is not None and other[at].__class__ is not Absent:
-            value = other[at]
-        if value is None:
-            found[name] = null
-        elif value.__class__ is not Absent:
-            found[name] = convert(value)
-        else:
-            found[name] = placeholder if value is UNCHANGED else None
-    return found
+def _conversion(fields: Sequence[_Field]) -> Callable[[Row, Row | None], dict[str, Any]]:
+    """Return a function that makes the fields of a row.
+
+    Its source is generated, with a line for each column. It names no column, so no name can be code.
+    """
+    names: dict[str, Any] = {"Absent": Absent, "missing": _missing}
+    lines = []
+    for number, field in enumerate(fields):
+        names |= {
+            f"field{number}": field,
+            f"name{number}": field[1],
+            f"to{number}": field[2],
+            f"null{number}": field[4],
+        }
+        lines.append(
+            f"name{number}: null{number} if (value := row[{field[0]}]) is None "
+            f"else to{number}(value) if value.__class__ is not Absent else missing(field{number}, value, other),"
+        )
+    body = "\n        ".join(lines)
+    source = f"def convert(row, other):\n    return {{\n        {body}\n    }}\n"
+    exec(compile(source, "<fields of a row>", "exec"), names)
+    convert: Callable[[Row, Row | None], dict[str, Any]] = names["convert"]
+    return convert
+
+
+def _without_key(row: Row, other: Row | None) -> dict[str, Any] | None:
+    return None
+
+
+def _missing(field: _Field, value: Any, other: Row | None) -> Any:
+    """Return the field of a value that the row does not have."""
+    at, _, convert, placeholder, null = field
+    if other is not None and other[at].__class__ is not Absent:
+        return null if other[at] is None else convert(other[at])
+    return placeholder if value is UNCHANGED else None
 
 
 def _field(at: int, column: CapturedColumn, name: str) -> _Field:

@@ -44,6 +44,15 @@ class CapturedColumn:
     """The field's value for UNCHANGED."""
 
 
+@dataclass(frozen=True)
+class SourceType:
+    """The type of a column as the database names it, for `column.propagate.source.type`."""
+
+    name: str
+    length: int
+    scale: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class CapturedTable:
     """A table in one shape; a change of its columns makes a new object."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from strandline.cdc.expressions import NamePatterns, wrong_expressions
-from strandline.cdc.model import CapturedColumn
+from strandline.cdc.model import CapturedColumn, SourceType
 from strandline.cdc.settings import KEY_COLUMNS_PATTERN, CdcConfig
 from strandline.connect.failures import InvalidConnectorConfig
 from strandline.connect.schema import ConnectType, Schema
@@ -19,13 +19,14 @@ _HASH: Final = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)
 _TRUNCATE: Final = re.compile(r"column\.truncate\.to\.(\d+)\.chars", re.ASCII)
 _JAVA_STRING_MAX: Final = 0xFFFF
 _LENGTH_MAX: Final = 2**31 - 1
+_SOURCE_COLUMN: Final = "__debezium.source.column"
 
 Convert = Callable[[Any], Any]
 
 
 @dataclass(frozen=True, eq=False)
 class MaskedColumn(CapturedColumn):
-    """A column whose values are masked or cut. Keys have the plain value, as Debezium's do."""
+    """A column whose values are masked or cut, or whose type is told. Keys have the plain one, as Debezium's do."""
 
     plain: CapturedColumn | None = None
     null: Any = None
@@ -59,6 +60,10 @@ class TableSelection:
         self._columns = _Lists(config.column_include_list, config.column_exclude_list)
         self._keys = list(_key_entries(config.message_key_columns or ""))
         self._maskings = list(_maskings(config.properties))
+        self._propagated = (
+            NamePatterns(config.column_propagate_source_type),
+            NamePatterns(config.datatype_propagate_source_type),
+        )
 
     def has_table(self, full_name: str) -> bool:
         """Return whether a table is captured."""
@@ -101,6 +106,24 @@ class TableSelection:
         if is_key:
             return KeyOnlyColumn(column.name, column.schema, column.convert, column.placeholder)
         return None
+
+    def propagated(self, full_name: str, column: CapturedColumn, of: SourceType | None) -> CapturedColumn:
+        """Return a column whose field tells the type of the database, if the config says so. Keys never do."""
+        if of is None or isinstance(column, KeyOnlyColumn):
+            return column
+        by_name, by_type = self._propagated
+        if not by_name.matches(f"{full_name}.{column.name}") and not by_type.matches(f"{full_name}.{of.name}"):
+            return column
+        told = {
+            f"{_SOURCE_COLUMN}.type": of.name,
+            f"{_SOURCE_COLUMN}.length": str(of.length),
+            **({} if of.scale is None else {f"{_SOURCE_COLUMN}.scale": str(of.scale)}),
+            f"{_SOURCE_COLUMN}.name": column.name,
+        }
+        schema = replace(column.schema, parameters={**column.schema.parameters, **told})
+        if isinstance(column, MaskedColumn):
+            return replace(column, schema=schema)
+        return MaskedColumn(column.name, schema, column.convert, column.placeholder, column)
 
 
 class _Lists:

@@ -126,6 +126,9 @@ class CdcConfig(Config):
         default=[],
         check=wrong_expressions,
     )
+    datatype_propagate_source_type: list[str] = option(
+        "The same for all columns of a type, as schema.table.type.", default=[], check=wrong_expressions
+    )
     tombstones_on_delete: bool = option("Write a tombstone after the event of a deleted row.", default=True)
     skipped_operations: list[str] = option(
         "Operations without events: c, u, d, t (truncate), r (read by a snapshot), or none.",

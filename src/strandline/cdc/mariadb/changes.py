@@ -196,7 +196,12 @@ class BinlogChanges:
         make, records = self._maker.change, self.records
         for number, (op, before, after) in enumerate(self._changes(event, table)):
             place = self._place(transaction, table.captured) if metadata else None
-            records += make(RowChange(table.captured, op, before, after, {**source, "row": number}, place))
+            made = make(RowChange(table.captured, op, before, after, {**source, "row": number}, place))
+            records += made
+            if metadata and (more := sum(each.value is not None for each in made) - 1) > 0:
+                # A changed key is two events.
+                transaction.total += more
+                transaction.counts[table.captured.full_name] += more
         if not metadata:
             transaction.total += 1
 

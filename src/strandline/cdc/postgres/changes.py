@@ -12,26 +12,37 @@ from strandline.cdc.events import EventMaker
 from strandline.cdc.expressions import NamePatterns
 from strandline.cdc.model import RowChange, TransactionPlace
 from strandline.cdc.postgres import pgoutput
+from strandline.cdc.postgres.bad_rows import CONVERSION_FAILURES, BadRows
 from strandline.cdc.postgres.pgoutput import LogicalMessage, UnknownMessage
 from strandline.cdc.postgres.positions import WalPosition
 from strandline.cdc.postgres.replication import KEEPALIVE, REPLY_WANTED
 from strandline.cdc.postgres.settings import PostgresCdcConfig
 from strandline.cdc.postgres.tables import StreamedTable, Tables
-from strandline.connect.failures import ConnectFailed
+from strandline.cdc.postgres.types import UnknownLabel
 from strandline.connect.records import Batch, SourceRecord
 
 BATCH_BYTES_MAX: Final = 16 * 1024 * 1024
 CONNECTOR: Final = "postgresql"
+LSN_MAX: Final = 2**64 - 1
 Insertion = Callable[[StreamedTable, list[Any]], None]
 
 
 class ChangeReader:
     """Decodes a stream from a position on. It holds at most one batch of records."""
 
-    def __init__(self, config: PostgresCdcConfig, tables: Tables, events: EventMaker, position: WalPosition) -> None:
+    def __init__(
+        self,
+        config: PostgresCdcConfig,
+        tables: Tables,
+        events: EventMaker,
+        position: WalPosition,
+        until_lsn: int = LSN_MAX,
+    ) -> None:
+        """Transactions that commit at `until_lsn` or behind it are left out."""
         self._config = config
         self._tables = tables
         self._events = events
+        self._bad_rows = BadRows(config)
         self.position = position
         """Behind the last whole transaction that was decoded."""
         self.is_reply_wanted = False
@@ -49,6 +60,9 @@ class ChangeReader:
         """How many of the records belong to whole transactions."""
         self._size = 0
         self._start_lsn = position.lsn
+        self._until_lsn = until_lsn
+        self.is_at_end = position.lsn >= until_lsn
+        """Whether everything before `until_lsn` has come."""
         self._is_in_transaction = False
         self._is_skipping = False
         self._was_cut = False
@@ -56,6 +70,8 @@ class ChangeReader:
         self._must_close = False
         self._begin = pgoutput.Begin(0, 0, 0)
         self._origin: tuple[int, str] | None = None
+        self._common: tuple[Any, Any, Any, dict[str, Any]] = None, None, None, {}
+        """The last table, transaction and origin, and the source block that their changes share."""
         self._transaction_id = ""
         self._has_places = config.provide_transaction_metadata
         self._counts: dict[str, int] = {}
@@ -133,8 +149,16 @@ class ChangeReader:
 
     def source(self, table: StreamedTable, lsn: int) -> dict[str, Any]:
         """Return the source block of a change in the stream."""
+        begin, last = self._begin, self.position.commit_lsn
+        known, known_begin, origin, common = self._common
+        if known is not table or known_begin is not begin or origin is not self._origin:
+            common = self._common_source(table)
+            self._common = table, begin, self._origin, common
+        return {**common, "sequence": f'[null,"{lsn}"]' if last is None else f'["{last}","{lsn}"]', "lsn": lsn}
+
+    def _common_source(self, table: StreamedTable) -> dict[str, Any]:
+        """Return the source block of a transaction's changes of a table, with its fields in their order."""
         begin, origin = self._begin, self._origin
-        last = self.position.commit_lsn
         ts_us = begin.commit_us
         return {
             "version": __version__,
@@ -143,13 +167,13 @@ class ChangeReader:
             "ts_ms": ts_us // 1000,
             "snapshot": "false",
             "db": self._config.database_dbname,
-            "sequence": f'[null,"{lsn}"]' if last is None else f'["{last}","{lsn}"]',
+            "sequence": None,
             "ts_us": ts_us,
             "ts_ns": ts_us * 1000,
             "schema": table.schema,
             "table": table.name,
             "txId": begin.xid,
-            "lsn": lsn,
+            "lsn": None,
             "xmin": None,
             "origin": None if origin is None else origin[1],
             "origin_lsn": None if origin is None else origin[0],
@@ -158,8 +182,9 @@ class ChangeReader:
     def _on_begin(self, lsn: int, message: bytes) -> None:
         self._begin = begin = pgoutput.begin(message)
         self._is_in_transaction = True
+        self.is_at_end = self.is_at_end or begin.final_lsn >= self._until_lsn
         # A commit that begins before the stored position ends at it or before: the log has it.
-        self._is_skipping = begin.final_lsn < self._start_lsn
+        self._is_skipping = begin.final_lsn < self._start_lsn or self.is_at_end
         self._origin = None
         if self._has_places and not self._is_skipping:
             self._transaction_id = f"{begin.xid}:{begin.final_lsn}"
@@ -185,13 +210,15 @@ class ChangeReader:
 
     def _move(self, lsn: int, commit_lsn: int | None, xid: int | None, ts_us: int | None) -> None:
         old = self.position
-        self.position = WalPosition(lsn, commit_lsn, xid, ts_us, old.system_id, False, old.incremental)
+        self.position = WalPosition(lsn, commit_lsn, xid, ts_us, old.system_id, old.is_snapshot, old.incremental)
+        self.is_at_end = self.is_at_end or lsn >= self._until_lsn
 
     def _on_keepalive(self, lsn: int, message: bytes) -> None:
         if self._is_in_transaction:
             return
         self.is_reply_wanted |= message == REPLY_WANTED
         old = self.position
+        lsn = min(lsn, self._until_lsn)
         if lsn > old.lsn:
             # Every commit before this one was sent, so nothing before it is ours.
             self._move(lsn, old.commit_lsn, old.xid, old.ts_us)
@@ -263,40 +290,56 @@ class ChangeReader:
     ) -> None:
         if table.table is None:
             return
-        for row in (before, after):
-            if row is not None and None in row and table.lacks_required(row):
-                names = (table.relation.columns[at].name for at in table.required if row[at] is None)
-                table = self._tables.of_stream(table.relation, frozenset(names))
-                self._relations[table.relation.oid] = table
+        if before is not None and None in before:
+            table = self._fitting(table, before)
+        if after is not None and None in after:
+            table = self._fitting(table, after)
         assert table.table is not None
         if self.on_row is not None:
             self.on_row(table, before, after)
         change = RowChange(table.table, op, before, after, self.source(table, lsn))
         if self._has_places:
-            change.transaction = self._place(table.full_name)
+            change.transaction = self._next_place(table.full_name)
         try:
-            self._records += self._events.change(change)
-        except ConnectFailed:
-            raise
-        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-            raise ConnectFailed(
-                f"a row of {table.full_name} at {lsn} cannot be converted ({type(error).__name__}: {error}): "
-                f"leave the column out with column.exclude.list"
-            ) from error
+            records = self._events.change(change)
+        except UnknownLabel as unknown:
+            self._tables.learn(unknown)
+            self._relations[table.relation.oid] = again = self._tables.of_stream(table.relation)
+            self._change(again, op, before, after, lsn)
+            return
+        except CONVERSION_FAILURES as error:
+            self._records += self._bad_rows.records(table, op, before, after, lsn, error)
+            return
+        self._records += records
+        if self._has_places:
+            self._count(table.full_name, sum(each.value is not None for each in records))
 
-    def _place(self, full_name: str) -> TransactionPlace:
-        self._total += 1
-        self._counts[full_name] = order = self._counts.get(full_name, 0) + 1
-        return TransactionPlace(self._transaction_id, self._total, order)
+    def _fitting(self, table: StreamedTable, row: list[Any]) -> StreamedTable:
+        """Return the table in a shape that has room for a row with NULL."""
+        for at in table.required:
+            if row[at] is None:
+                names = (table.relation.columns[each].name for each in table.required if row[each] is None)
+                made = self._relations[table.relation.oid] = self._tables.of_stream(table.relation, frozenset(names))
+                return made
+        return table
+
+    def _next_place(self, full_name: str) -> TransactionPlace:
+        return TransactionPlace(self._transaction_id, self._total + 1, self._counts.get(full_name, 0) + 1)
+
+    def _count(self, full_name: str, events: int) -> None:
+        if events:
+            self._total += events
+            self._counts[full_name] = self._counts.get(full_name, 0) + events
 
     def _on_message(self, lsn: int, message: bytes) -> None:
         found = pgoutput.logical_message(message)
         if found.is_transactional:
             if not self._is_skipping and self._has_prefix(found.prefix):
-                place = self._place("") if self._has_places else None
+                place = self._next_place("") if self._has_places else None
                 self._records.append(self._message(found, lsn, place))
+                self._count("", 1)
             return
-        if found.lsn <= self._start_lsn:
+        if not self._start_lsn < found.lsn <= self._until_lsn:
             return
         # It belongs to no transaction, so its position is one of its own; it never comes inside of a transaction.
         if self._has_prefix(found.prefix):

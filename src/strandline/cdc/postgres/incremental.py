@@ -30,6 +30,8 @@ from strandline.cdc.postgres.positions import WalPosition
 from strandline.cdc.postgres.settings import PostgresCdcConfig
 from strandline.cdc.postgres.snapshot import XID_BITS, snapshot_source
 from strandline.cdc.postgres.tables import StreamedTable, Tables
+from strandline.cdc.postgres.types import UnknownLabel
+from strandline.connect.failures import RetriableFailure
 from strandline.connect.records import SourceRecord
 
 PAGE_BYTES: Final = 8192
@@ -256,8 +258,10 @@ class IncrementalSnapshots:
         if table.relation.identity in "di":
             key = tuple(at for at, each in enumerate(columns) if each.is_key)
         else:
-            primary = self._tables.primary_key(table.relation.oid)
-            key = tuple(at for name in primary for at, each in enumerate(columns) if each.name == name)
+            key = ()
+        if not key:
+            unique = self._tables.unique_key(table.relation.oid)
+            key = tuple(at for name in unique for at, each in enumerate(columns) if each.name == name)
         if not key:
             _log.warning("%s has no primary key, so it cannot be read in chunks", full_name)
             return None
@@ -298,13 +302,19 @@ class IncrementalSnapshots:
         self._touched = {key: xid for key, xid in self._touched.items() if key in newer}
         position = self._reader.position
         ts_us = time.time_ns() // 1000
-        source = snapshot_source(
-            self._config, chunk.table, "incremental", position.lsn, chunk.seen.xmax & XID_BITS, ts_us
-        )
+        source = snapshot_source(self._config, chunk.table, "incremental", position.lsn, None, ts_us)
+        committed = position.lsn if position.commit_lsn is None else position.commit_lsn
+        # A chunk is no transaction of the stream; the two positions only give it a place.
+        source |= {"lsn": None, "sequence": f'["{committed}","{position.lsn}"]'}
         assert chunk.table.table is not None
         records: list[SourceRecord] = []
-        for row in rows:
-            records += self._events.change(RowChange(chunk.table.table, "r", None, row, source))
+        try:
+            for row in rows:
+                records += self._events.change(RowChange(chunk.table.table, "r", None, row, source))
+        except UnknownLabel as error:
+            raise RetriableFailure(
+                f"an enum of {chunk.table.full_name} has changed since the chunk was read"
+            ) from error
         self._chunk = None
         if chunk.is_last:
             self._restart(state)

@@ -12,6 +12,7 @@ from strandline._version import __version__
 from strandline.cdc.events import EventMaker
 from strandline.cdc.expressions import NamePatterns
 from strandline.cdc.model import RowChange
+from strandline.cdc.postgres.bad_rows import CONVERSION_FAILURES, BadRows
 from strandline.cdc.postgres.changes import CONNECTOR
 from strandline.cdc.postgres.connection import literal, quoted
 from strandline.cdc.postgres.copying import copied_rows
@@ -20,7 +21,8 @@ from strandline.cdc.postgres.publications import PublishedTable
 from strandline.cdc.postgres.settings import PostgresCdcConfig
 from strandline.cdc.postgres.slots import ExportedSnapshot
 from strandline.cdc.postgres.tables import StreamedTable, Tables
-from strandline.connect.failures import ConnectFailed
+from strandline.cdc.postgres.types import UnknownLabel
+from strandline.connect.failures import RetriableFailure
 from strandline.connect.records import Batch, SourceRecord
 from strandline.runtime.fault_points import fault_point
 
@@ -50,6 +52,7 @@ class InitialSnapshot:
         self._connection = connection
         self._tables = tables
         self._events = events
+        self._bad_rows = BadRows(config)
         self._position = position
         self._stopping = stopping
         self._partition = {"server": config.topic_prefix}
@@ -122,15 +125,18 @@ class InitialSnapshot:
         made = self._events.change
         assert table.table is not None
         records: list[SourceRecord] = []
-        try:
-            for row in rows:
-                records += made(RowChange(table.table, "r", None, row, source))
-        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-            raise ConnectFailed(
-                f"a row of {table.full_name} cannot be converted ({type(error).__name__}: {error}): "
-                f"leave the column out with column.exclude.list"
-            ) from error
-        return records
+        left = iter(rows)
+        while True:
+            row = None
+            try:
+                for row in left:
+                    records += made(RowChange(table.table, "r", None, row, source))
+            except UnknownLabel as error:
+                raise RetriableFailure(f"an enum of {table.full_name} has changed since the snapshot began") from error
+            except CONVERSION_FAILURES as error:
+                records += self._bad_rows.records(table, "r", None, row, self._position.lsn, error)
+            else:
+                return records
 
 
 def finished(position: WalPosition) -> WalPosition:
@@ -141,7 +147,7 @@ def finished(position: WalPosition) -> WalPosition:
 
 
 def snapshot_source(
-    config: PostgresCdcConfig, table: StreamedTable, marker: str, lsn: int, xid: int, ts_us: int
+    config: PostgresCdcConfig, table: StreamedTable, marker: str, lsn: int, xid: int | None, ts_us: int
 ) -> dict[str, Any]:
     """Return the source block of rows that a snapshot has read."""
     return {

@@ -3,7 +3,7 @@
 At the first start it reads all rows in a snapshot that belongs to a position of the WAL, and goes on from there with
 the stream of a replication slot. The position is stored with the records, in one transaction, and PostgreSQL learns it
 only afterwards: so the slot never is ahead of the log. A snapshot that is interrupted starts over, and its rows come
-again as `r`.
+again as `r`; the changes between the two snapshots come before, because only they tell of rows that were deleted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from strandline.cdc.envelope import POSTGRES_SOURCE
 from strandline.cdc.events import EventMaker
 from strandline.cdc.names import TopicNames
 from strandline.cdc.postgres import publications, slots
-from strandline.cdc.postgres.changes import ChangeReader
+from strandline.cdc.postgres.changes import LSN_MAX, ChangeReader
 from strandline.cdc.postgres.connection import (
     ChangesLost,
     SlotInUse,
@@ -122,9 +122,7 @@ class PostgresCdcSource(Source):
             return
         for _, offset in positions:
             if offset is not None:
-                position = WalPosition.of(offset)
-                if not position.is_snapshot:
-                    stream.confirm(position.lsn)
+                stream.confirm(WalPosition.of(offset).lsn)
 
     def close(self) -> None:
         if self._guard is not None:
@@ -227,7 +225,7 @@ class PostgresCdcSource(Source):
             else:
                 needs_snapshot = mode == "always"
         if needs_snapshot:
-            position = yield from self._snapshot(sql, stored if mode == "always" and is_finished else None)
+            position = yield from self._snapshot(sql, self._catch_up_from(sql, stored))
             if mode == "initial_only":
                 return
         elif stored is not None and is_finished:
@@ -236,6 +234,17 @@ class PostgresCdcSource(Source):
             position = self._begin_without_snapshot(sql)
             yield Batch((), self._partition, position.stored())
         yield from self._stream_from(position)
+
+    def _catch_up_from(self, sql: psycopg.Connection[Any], stored: WalPosition | None) -> WalPosition | None:
+        """Return where the stream begins before another snapshot: the log may have rows that are deleted since."""
+        if stored is None:
+            return None
+        try:
+            self._check_position(sql, stored)
+        except ChangesLost as error:
+            _log.warning("%s; rows that were deleted since the snapshot before have no event", error)
+            return None
+        return stored
 
     def _check_position(self, sql: psycopg.Connection[Any], stored: WalPosition) -> None:
         """Raise ChangesLost if the slot does not have what follows the stored position."""
@@ -297,6 +306,8 @@ class PostgresCdcSource(Source):
             if catch_up_from is not None:
                 # Deletes before the snapshot are in the stream only.
                 yield from self._stream_from(catch_up_from, until_lsn=exported.lsn)
+                if self.stopping.is_set():
+                    raise Stopped("the task stops before the snapshot")
             position = WalPosition(exported.lsn, system_id=self._system_id, is_snapshot=True)
             snapshot = InitialSnapshot(self.config, reader, self._tables, self._events, position, self.stopping)
             _log.info("snapshot at %s begins", lsn_text(exported.lsn))
@@ -332,20 +343,20 @@ class PostgresCdcSource(Source):
             else:
                 return
 
-    def _stream_from(self, position: WalPosition, until_lsn: int | None = None) -> Iterator[Batch]:
+    def _stream_from(self, position: WalPosition, until_lsn: int = LSN_MAX) -> Iterator[Batch]:
         """Yield the changes from a position on, for ever or until a position."""
         self._stream = stream = self._started(position.lsn)
         if self._guard is None:
             self._guard = SlotGuard(self.config, self._fail)
             self._guard.start()
-        reader = ChangeReader(self.config, self._tables, self._events, position)
+        reader = ChangeReader(self.config, self._tables, self._events, position, until_lsn)
         assert self._sql is not None
         snapshots = IncrementalSnapshots(self.config, self._sql, self._tables, self._events, reader, self.stopping)
         stored_lsn = position.lsn
         now_s = time.monotonic()
         idle_s, beat_s = now_s + IDLE_POSITION_S, now_s
         is_busy = False
-        while not self.stopping.is_set() and (until_lsn is None or reader.position.lsn < until_lsn):
+        while not self.stopping.is_set() and not reader.is_at_end:
             for lsn, message in stream.take(0 if is_busy else WAIT_S):
                 reader.feed(lsn, message)
                 while reader.is_large:
@@ -366,6 +377,8 @@ class PostgresCdcSource(Source):
                 stored_lsn = reader.position.lsn
                 reader.is_reply_wanted = False
                 idle_s = now_s + IDLE_POSITION_S
+        if reader.is_at_end and reader.has_whole:
+            yield reader.take()
         self._end_stream()
 
     def _started(self, start_lsn: int) -> ReplicationStream:

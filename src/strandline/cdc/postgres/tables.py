@@ -13,17 +13,27 @@ from strandline.cdc.model import UNKNOWN, CapturedColumn, CapturedTable
 from strandline.cdc.postgres.pgoutput import RelationColumn, StreamRelation
 from strandline.cdc.postgres.publications import TableId
 from strandline.cdc.postgres.settings import PostgresCdcConfig
-from strandline.cdc.postgres.types import TypeCatalog, TypeSettings, captured_column
+from strandline.cdc.postgres.types import TypeCatalog, TypeSettings, UnknownLabel, captured_column, source_type
 from strandline.cdc.selection import TableSelection
 
 _COLUMNS: Final = """
     select a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull, pg_get_expr(d.adbin, d.adrelid),
-           coalesce(a.attnum = any(p.indkey), false), coalesce(a.attnum = any(i.indkey), false),
-           array_position(p.indkey::int2[], a.attnum)
+           array_position((p.indkey::int2[])[0:p.indnkeyatts - 1], a.attnum),
+           array_position((u.indkey::int2[])[0:u.indnkeyatts - 1], a.attnum),
+           coalesce(a.attnum = any((i.indkey::int2[])[0:i.indnkeyatts - 1]), false)
     from pg_attribute a
     left join pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum and a.attgenerated = ''
     left join pg_index p on p.indrelid = a.attrelid and p.indisprimary
     left join pg_index i on i.indrelid = a.attrelid and i.indisreplident
+    left join lateral (
+        select x.indkey, x.indnkeyatts from pg_index x join pg_class c on c.oid = x.indexrelid
+        where x.indrelid = a.attrelid and x.indisunique and x.indisvalid and x.indpred is null and not exists (
+            select from unnest((x.indkey::int2[])[0:x.indnkeyatts - 1]) k
+            left join pg_attribute m on m.attrelid = x.indrelid and m.attnum = k and k > 0
+            where not coalesce(m.attnotnull, false)
+        )
+        order by c.relname limit 1
+    ) u on p.indrelid is null
     where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
     order by a.attnum
 """
@@ -43,10 +53,11 @@ class CatalogColumn:
     is_required: bool
     default: str | None
     """The expression of the default."""
-    is_primary: bool
+    primary_place: int | None
+    unique_place: int | None
+    """Where it stands in the first unique index of NOT NULL columns, if the table has no primary key."""
     is_identity: bool
     """Whether it is in the index that is the replica identity."""
-    primary_place: int | None
 
 
 class StreamedTable:
@@ -145,9 +156,15 @@ class Tables:
         )
         return self._made(relation, found, frozenset()), kind == "p"
 
-    def primary_key(self, oid: int) -> tuple[str, ...]:
-        """Return the columns of a table's primary key, in the order of its index."""
-        return _primary_key(self._columns_of(self._connection, oid))
+    def unique_key(self, oid: int) -> tuple[str, ...]:
+        """Return the columns of a table's primary key, or else of a unique index, in the order of the index."""
+        return _unique_key(self._columns_of(self._connection, oid))
+
+    def learn(self, found: UnknownLabel) -> None:
+        """Read the types again, because a row has a label that its enum did not have."""
+        self._types = TypeCatalog.load(self._connection)
+        # An enum may have had it then, and not any more.
+        self._types.add_label(found.enum, found.label)
 
     @staticmethod
     def _columns_of(connection: psycopg.Connection[Any], oid: int) -> dict[str, CatalogColumn]:
@@ -161,9 +178,8 @@ class Tables:
         key = self._key_of(relation, catalog, full_name)
         columns: list[CapturedColumn | None] = []
         required = []
-        if any(self._types.get(each.type_oid) is None for each in relation.columns):
-            # A type that is younger than what was read of the catalogue.
-            self._types = TypeCatalog.load(self._connection)
+        if any(self._types.may_be_old(each.type_oid) for each in relation.columns):
+            self._types = self._types.reloaded(self._connection)
         for at, each in enumerate(relation.columns):
             known = catalog.get(each.name)
             is_key = each.name in key
@@ -181,6 +197,9 @@ class Tables:
             made = made and self._selection.captured(
                 full_name, made, is_key=is_key, length=each.modifier - 4 if each.modifier > 4 else None
             )
+            if made is not None:
+                of = source_type(each.type_oid, each.modifier, self._types)
+                made = self._selection.propagated(full_name, made, of)
             if made is not None and is_required:
                 required.append(at)
             columns.append(made)
@@ -200,22 +219,24 @@ class Tables:
         chosen = self._selection.key_columns(full_name, names)
         if chosen is not None:
             return chosen
-        primary = tuple(each for each in _primary_key(catalog) if each in names)
-        if relation.identity in "fn":
-            # The flags of the stream name every column, or none.
-            return primary
+        key = tuple(each for each in _unique_key(catalog) if each in names)
         flagged = tuple(each.name for each in relation.columns if each.is_key)
+        if relation.identity in "fn" or not flagged:
+            # The flags of the stream name every column, or none.
+            return key
         # The catalogue knows the order of the index; the flags are right even if the table was dropped since.
-        return primary if set(primary) == set(flagged) else flagged
+        return key if set(key) == set(flagged) else flagged
 
 
-def _primary_key(catalog: dict[str, CatalogColumn]) -> tuple[str, ...]:
-    found = [each for each in catalog.values() if each.is_primary]
-    return tuple(each.name for each in sorted(found, key=lambda each: each.primary_place or 0))
+def _unique_key(catalog: dict[str, CatalogColumn]) -> tuple[str, ...]:
+    places = {
+        each.name: each.unique_place if each.primary_place is None else each.primary_place for each in catalog.values()
+    }
+    return tuple(sorted((name for name, at in places.items() if at is not None), key=lambda name: places[name] or 0))
 
 
 def _is_key(identity: str, column: CatalogColumn) -> bool:
-    return {"d": column.is_primary, "i": column.is_identity, "f": True}.get(identity, False)
+    return {"d": column.primary_place is not None, "i": column.is_identity, "f": True}.get(identity, False)
 
 
 def _signal_table(config: PostgresCdcConfig) -> TableId | None:

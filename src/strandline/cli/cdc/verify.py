@@ -1,8 +1,8 @@
 """`strandline cdc verify`: whether a replica has the rows that its database had at one position of the WAL.
 
-The rows of the database are read in one snapshot, and go through the converters and transforms of source and sink, as
-changes do. When the sink has written everything up to the snapshot's position, each row is compared by digest. What
-differs is compared with the changes that came after the position: neither the database nor the replica has to stop.
+A snapshot of the database has a position. When the sink has written everything up to it, the rows of the snapshot go
+through the converters and transforms of source and sink, as changes do, and each is compared by digest. What differs is
+compared with the changes that came after the position: neither the database nor the replica has to stop.
 """
 
 from __future__ import annotations
@@ -70,15 +70,18 @@ def verify(
         methods.opened(captured.make()) as database,
         methods.opened(written.sink("digests", "compared")) as target,
     ):
-        comparing = Comparing(cluster, incoming, topics_of(cluster, written.properties))
         follower = _Follower(cluster, api, captured, written, wait)
+        # A source that has not begun has no publication, and so no tables that could be compared.
+        follower.wait_begun()
         # Before the snapshot: every record behind these offsets may be one that the snapshot does not have.
-        begin = {place: span.end for place, span in spans_of(cluster, comparing.topics).items()}
+        ends = follower.ends()
         position, rows = database.rows_now()
+        # Before rows are looked at, because it makes topics and tables that a new source does not have yet.
+        follower.wait_for(database, position)
+        comparing = Comparing(cluster, incoming, topics_of(cluster, written.properties))
+        begin = {place: ends.get(place, span.start) for place, span in spans_of(cluster, comparing.topics).items()}
         batches = _messages(outgoing, captured.properties.get("topic", ""), rows, comparing.topics)
-        outcome, digest = comparing.run_rows(
-            target, batches, begin, follower.stored, lambda: follower.wait_for(database, position)
-        )
+        outcome, digest = comparing.run_rows(target, batches, begin, follower.stored)
     if as_json:
         shown = {"source": captured.name, "sink": written.name, "position": position.text, "digest": digest}
         output.json_line({**shown, **outcome.json()})
@@ -175,6 +178,15 @@ class _Follower:
         self._source = source
         self._sink = sink
         self._wait_s = wait_s
+        self._until_s = time.monotonic() + wait_s
+
+    def ends(self) -> Mapping[Place, int]:
+        """Return where the topics end; those that there are."""
+        try:
+            topics = topics_of(self._cluster, self._sink.properties)
+        except NotFound:
+            return {}
+        return {place: span.end for place, span in spans_of(self._cluster, topics).items()}
 
     def stored(self) -> Mapping[Place, int]:
         """Return the offsets that the sink has stored."""
@@ -183,15 +195,21 @@ class _Follower:
 
         return stored_offsets(read(self._cluster.servers, group_of(self._sink.name, self._sink.properties)))
 
+    def wait_begun(self) -> None:
+        """Wait until the source has a position. Raise CommandFailed if that takes too long."""
+        self._wait(lambda: bool(self._source_offsets()), f"{self._source.name} has captured nothing")
+
+    def _source_offsets(self) -> list[Mapping[str, Any]]:
+        told = self._api.ask("GET", "connectors", self._source.name, "offsets")
+        return [each["offset"] for each in told["offsets"]]
+
     def wait_for(self, database: ComparableSource, position: Any) -> None:
         """Wait for the source, then for the sink. Raise CommandFailed if that takes too long."""
-        until_s = time.monotonic() + self._wait_s
 
         def source_is_there() -> bool:
-            told = self._api.ask("GET", "connectors", self._source.name, "offsets")
-            return any(database.has_reached(each["offset"], position) for each in told["offsets"])
+            return any(database.has_reached(each, position) for each in self._source_offsets())
 
-        self._wait(source_is_there, until_s, f"{self._source.name} has not reached {position.text}")
+        self._wait(source_is_there, f"{self._source.name} has not reached {position.text}")
         ends = spans_of(self._cluster, topics_of(self._cluster, self._sink.properties))
 
         def sink_is_there() -> bool:
@@ -200,11 +218,11 @@ class _Follower:
             # Offsets between a stored one and the end may be markers of transactions only.
             return next(read_spans(self._cluster, left), None) is None
 
-        self._wait(sink_is_there, until_s, f"{self._sink.name} has not written what was captured")
+        self._wait(sink_is_there, f"{self._sink.name} has not written what was captured")
 
-    def _wait(self, is_there: Callable[[], bool], until_s: float, what: str) -> None:
+    def _wait(self, is_there: Callable[[], bool], what: str) -> None:
         while not is_there():
-            if time.monotonic() > until_s:
+            if time.monotonic() > self._until_s:
                 raise CommandFailed(
                     f"{what} within {self._wait_s:g} s", hint="`strandline cdc status` and `strandline connect lag`"
                 )

@@ -19,11 +19,21 @@ Where Debezium fails or loses a value, this does better:
 | unchanged TOAST value as base64 | null | the placeholder in base64 |
 | unchanged TOAST value of a numeric, or of most arrays | fails | the placeholder's bytes as numbers |
 | default with a quote in it | cut at the quote | whole |
-| default that an expression computes | an invented constant, such as 0 | none |
 """
 
 from strandline.cdc.postgres.types.catalog import PgType, TypeCatalog
 from strandline.cdc.postgres.types.columns import captured_column
 from strandline.cdc.postgres.types.settings import SESSION_SETTINGS, TypeSettings, session_options
+from strandline.cdc.postgres.types.source_types import source_type
+from strandline.cdc.postgres.types.texts import UnknownLabel
 
-__all__ = ["SESSION_SETTINGS", "PgType", "TypeCatalog", "TypeSettings", "captured_column", "session_options"]
+__all__ = [
+    "SESSION_SETTINGS",
+    "PgType",
+    "TypeCatalog",
+    "TypeSettings",
+    "UnknownLabel",
+    "captured_column",
+    "session_options",
+    "source_type",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
@@ -54,6 +54,8 @@ class TypeCatalog:
 
     def __init__(self, types: Iterable[PgType]) -> None:
         self._types = {each.oid: each for each in types}
+        self._added: list[tuple[int, str]] = []
+        """Labels of enums that the catalogue has not any more."""
 
     @classmethod
     def load(cls, connection: psycopg.Connection[Any]) -> TypeCatalog:
@@ -61,6 +63,27 @@ class TypeCatalog:
         with connection.cursor(row_factory=tuple_row) as cursor:
             rows = cursor.execute(_QUERY).fetchall()
         return cls(map(_type, rows))
+
+    def reloaded(self, connection: psycopg.Connection[Any]) -> TypeCatalog:
+        """Return the types that the database has now. Labels that only the stream has are kept."""
+        made = TypeCatalog.load(connection)
+        for oid, label in self._added:
+            made.add_label(oid, label)
+        return made
+
+    def may_be_old(self, oid: int) -> bool:
+        """Return whether the database may have something newer: a type is not known, or has labels."""
+        found = self.resolved(oid, -1)[0]
+        if found is not None and found.element:
+            found = self.resolved(found.element, -1)[0]
+        return found is None or found.kind == "e"
+
+    def add_label(self, oid: int, label: str) -> None:
+        """Add a label of the stream to an enum, unless it has it."""
+        found = self._types.get(oid)
+        if found is not None and label not in found.labels:
+            self._types[oid] = replace(found, labels=(*found.labels, label))
+            self._added.append((oid, label))
 
     def get(self, oid: int) -> PgType | None:
         """Return a type; None if it is not known, because it was created later or is gone."""

@@ -122,7 +122,7 @@ def _known(of: PgType | None, use: TypeUse) -> ColumnForm | None:
     if of is None:
         return None
     if of.kind == "e":
-        return texts.enum(of.labels)
+        return texts.enum(of.oid, of.labels)
     maker = None
     if of.is_builtin:
         maker = _BUILTIN.get(of.name)

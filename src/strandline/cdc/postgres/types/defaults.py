@@ -1,4 +1,8 @@
-"""Defaults of columns: the constant that an expression of `pg_get_expr` is."""
+"""Defaults of columns: the constant that an expression of `pg_get_expr` is.
+
+A default that a function computes is another one for each row. Debezium's schemas then have a constant, such as 0, and
+so have these: a registered schema stays the same.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,25 @@ _CAST: Final = r'(?:::(?:"(?:[^"]|"")*"|[\w\s.,()\[\]])+)?'
 _TEXT: Final = re.compile(rf"B?'((?:[^']++|'')*+)'{_CAST}")
 _NUMBER: Final = re.compile(rf"\(?(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\)?{_CAST}")
 _BOOLEANS: Final = {"true": b"t", "false": b"f"}
+_COMPUTED: Final = re.compile(
+    r"\(?[\w.]+\(.*|(?:current_date|current_time|current_timestamp|localtime|localtimestamp)(?:\(\d\))?",
+    re.IGNORECASE | re.ASCII | re.DOTALL,
+)
+_STAND_INS: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "varbit"), b"0"),
+    **dict.fromkeys(("float4", "float8", "numeric"), b"0.0"),
+    **dict.fromkeys(("bpchar", "varchar", "text", "xml"), b""),
+    **dict.fromkeys(("json", "jsonb"), b"{}"),
+    "bit": b"00",
+    "bool": b"f",
+    "uuid": b"00000000-0000-0000-0000-000000000000",
+    "date": b"1970-01-01",
+    "time": b"00:00:00",
+    "timestamp": b"1970-01-01 00:00:00",
+    "timestamptz": b"1970-01-01 00:00:00+00",
+    "interval": b"00:00:00",
+}
+"""What stands for a default that is computed."""
 
 
 def constant_of(expression: str) -> bytes | None:
@@ -39,6 +62,8 @@ def constant_of(expression: str) -> bytes | None:
 def default_of(expression: str, type_name: str, modifier: int, convert: Convert) -> Any:
     """Return the default of a column's schema; None if it has none."""
     constant = constant_of(expression)
+    if constant is None and _COMPUTED.fullmatch(expression.strip()):
+        constant = _STAND_INS.get(type_name)
     if constant is None:
         return None
     try:

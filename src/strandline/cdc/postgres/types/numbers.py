@@ -45,16 +45,23 @@ _MONEY: Final = re.compile(r"\d[\d.,\s'’]*\d|\d")
 _MONEY_CONTEXT: Final = Context(prec=60, rounding=ROUND_HALF_UP)
 
 
-def numeric_size(modifier: int) -> tuple[int, int] | None:
-    """Return precision and scale of a numeric; None if its column gives none.
-
-    A negative scale, as in numeric(3,-2), rounds to hundreds: such numbers have no digits behind the point.
-    """
+def numeric_modifier(modifier: int) -> tuple[int, int] | None:
+    """Return precision and scale that the column of a numeric is declared with; None if it gives none."""
     if modifier < _MODIFIER_HEADER:
         return None
     modifier -= _MODIFIER_HEADER
-    scale = ((modifier & _SCALE_BITS) ^ _SCALE_SIGN) - _SCALE_SIGN
-    precision = modifier >> 16 & 0xFFFF
+    return modifier >> 16 & 0xFFFF, ((modifier & _SCALE_BITS) ^ _SCALE_SIGN) - _SCALE_SIGN
+
+
+def numeric_size(modifier: int) -> tuple[int, int] | None:
+    """Return precision and scale of a numeric's values; None if its column gives none.
+
+    A negative scale, as in numeric(3,-2), rounds to hundreds: such numbers have no digits behind the point.
+    """
+    declared = numeric_modifier(modifier)
+    if declared is None:
+        return None
+    precision, scale = declared
     return (precision, scale) if scale >= 0 else (precision - scale, 0)
 
 

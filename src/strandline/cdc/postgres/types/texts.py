@@ -66,9 +66,26 @@ def text(name: str | None = None) -> Callable[[TypeUse], ColumnForm]:
     return lambda _: form
 
 
-def enum(labels: tuple[str, ...]) -> ColumnForm:
-    """Return the form of an enum."""
-    return ColumnForm(semantic(ConnectType.STRING, "io.debezium.data.Enum", allowed=",".join(labels)), bytes.decode)
+class UnknownLabel(LookupError):
+    """A value of an enum has a label that the catalogue did not have when it was read."""
+
+    def __init__(self, enum: int, label: str) -> None:
+        super().__init__(f"the label {label!r} is not known")
+        self.enum = enum
+        self.label = label
+
+
+def enum(oid: int, labels: tuple[str, ...]) -> ColumnForm:
+    """Return the form of an enum. A new label does not make the stream describe its tables again."""
+    known = {each.encode(): each for each in labels}
+
+    def convert(value: bytes) -> str:
+        label = known.get(value)
+        if label is None:
+            raise UnknownLabel(oid, bytes(value).decode())
+        return label
+
+    return ColumnForm(semantic(ConnectType.STRING, "io.debezium.data.Enum", allowed=",".join(labels)), convert)
 
 
 def binary(use: TypeUse) -> ColumnForm:
