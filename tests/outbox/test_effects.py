@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 from tests.outbox.relays import messages_of, wait_until
 
 from strandline import EmbeddedBroker, effects
-from strandline.effects.guard import TOPIC, EffectsGuard
+from strandline.effects.guard import EffectsGuard
+from strandline.effects.marks_topic import TOPIC
 from strandline.queue import QueueTask
 
 

@@ -144,19 +144,75 @@ def test_an_error_of_a_consumer_is_no_message(broker: EmbeddedBroker) -> None:
         id_of(message)
 
 
-async def test_a_database_that_is_far_gets_begin_and_insert_in_one_trip(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sessions, "_shares_begin", lambda connection: connection.info.transaction_status == 0)
+def statements_of(connection: psycopg.Connection, name: str) -> list[str]:
+    """Return the statements that a session sent: each was one round trip."""
+    connection.rollback()
+    found = connection.execute(
+        "SELECT query FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()", [name]
+    ).fetchall()
+    connection.rollback()
+    return [each for (each,) in found]
+
+
+@pytest.mark.parametrize("library", ["psycopg", "sqlalchemy"])
+def test_begin_and_the_inbox_are_one_round_trip(postgres: str, library: str) -> None:
+    with psycopg.connect(postgres) as watching, psycopg.connect(postgres, application_name="handler") as connection:
+        inbox.create(watching)
+        watching.commit()
+        session: Any = connection
+        if library == "sqlalchemy":
+            session = sa.create_engine("postgresql+psycopg://", creator=lambda: connection).connect()
+        for offset, expected in ((1, True), (1, False), (2, True)):
+            assert inbox.once(session, task(offset, ("id", b"it's %s \\ :x")), consumer=f"c{offset}") is expected
+            (sent,) = statements_of(watching, "handler")
+            assert sent.startswith("BEGIN; ")
+            assert "EXECUTE" in sent
+            session.commit()
+        # psycopg deallocates what is prepared with a rollback.
+        assert inbox.once(session, task(3)) is True
+        session.rollback()
+        connection.execute("DEALLOCATE ALL")
+        connection.commit()
+        assert inbox.once(session, task(3)) is True
+        session.commit()
+        assert inbox.once(session, task(3)) is False
+        session.rollback()
+        if library == "sqlalchemy":
+            session.close()
+
+
+def test_the_inbox_works_in_sessions_that_others_prepare_statements_in(postgres: str) -> None:
+    """As behind a pooler that shares sessions."""
     with psycopg.connect(postgres) as connection:
         inbox.create(connection)
+        connection.execute("PREPARE strandline_0 AS SELECT 1")
         connection.commit()
         for expected in (True, False):
             assert inbox.once(connection, task(1)) is expected
             connection.commit()
+    with psycopg.connect(postgres, prepare_threshold=None) as connection:
         assert inbox.once(connection, task(2)) is True
-        connection.rollback()
-        assert inbox.once(connection, task(2)) is True
-    async with await psycopg.AsyncConnection.connect(postgres) as awaited:
-        assert await inbox.once(awaited, task(2)) is False
-        assert await inbox.once(awaited, task(3)) is True
+
+
+def test_a_missing_inbox_fails_as_the_library_does(postgres: str) -> None:
+    with psycopg.connect(postgres) as connection, pytest.raises(psycopg.errors.UndefinedTable):
+        inbox.once(connection, task(1))
+    engine = sa.create_engine(url_of(postgres))
+    with Session(engine) as session, pytest.raises(sa.exc.ProgrammingError, match="inbox"):
+        inbox.once(session, task(1))
+    engine.dispose()
+
+
+async def test_a_database_that_is_far_gets_begin_and_insert_in_one_trip(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_shares_begin", lambda connection: connection.info.transaction_status == 0)
+    async with await psycopg.AsyncConnection.connect(postgres) as connection:
+        await inbox.create(connection)
+        await connection.commit()
+        for expected in (True, False):
+            assert await inbox.once(connection, task(1)) is expected
+            await connection.commit()
+        assert await inbox.once(connection, task(2)) is True
+        await connection.rollback()
+        assert await inbox.once(connection, task(2)) is True

@@ -196,6 +196,54 @@ def test_a_sqlite_file_has_an_outbox_too(tmp_path: Path, broker: EmbeddedBroker)
     connection.close()
 
 
+ODD_VALUES = {
+    "id": "('no uuid', 'TOPIC', 'k', '', 'x')",
+    "an id in upper case": "('0000000A-0000-0000-0000-000000000007', 'TOPIC', 'k', '', 'x')",
+    "an id of bytes": "(x'00ff', 'TOPIC', 'k', '', 'x')",
+    "a key that is no text": "('00000000-0000-0000-0000-000000000007', 'TOPIC', CAST(x'ff' AS TEXT), '', 'x')",
+    "a type that is no text": "('00000000-0000-0000-0000-000000000007', 'TOPIC', 'k', x'fe', 'x')",
+    "a topic": "('00000000-0000-0000-0000-000000000007', 'no topic!', 'k', '', 'x')",
+}
+
+
+@pytest.mark.parametrize("kind", ODD_VALUES)
+def test_a_row_of_sqlite_that_is_not_valid_stops_the_relay_or_is_parked(
+    tmp_path: Path, broker: EmbeddedBroker, kind: str
+) -> None:
+    topic = f"odd-{list(ODD_VALUES).index(kind)}"
+    broker.create_topic(topic, 1)
+    connection = sqlite3.connect(tmp_path / "shop.db")
+    outbox.create(connection)
+    outbox.add(connection, topic, "k", "k:1")
+    columns = "(id, aggregatetype, aggregateid, type, payload)"
+    connection.execute(f"INSERT INTO outbox {columns} VALUES {ODD_VALUES[kind]}".replace("TOPIC", topic))
+    outbox.add(connection, topic, "k", "k:2")
+    connection.commit()
+    url = f"sqlite:///{tmp_path / 'shop.db'}"
+    with pytest.raises(ConnectFailed, match=r"seq 2\) cannot be sent"):
+        OutboxRelay(url, broker.bootstrap).run()
+    relay = OutboxRelay(url, broker.bootstrap, RelaySettings(invalid="park"))
+    relay.run_once()
+    assert (relay.counts.sent, relay.counts.parked) == (1, 1)
+    assert values_of(broker.bootstrap, topic) == ["k:1", "k:2"]
+    ((why,),) = connection.execute("SELECT failed FROM outbox").fetchall()
+    assert "cannot be sent" in why
+    connection.close()
+
+
+def test_a_time_that_never_comes_does_not_stop_the_relay(postgres: str, broker: EmbeddedBroker) -> None:
+    broker.create_topic("infinite", 1)
+    with psycopg.connect(postgres) as connection:
+        outbox.create(connection)
+        for number in range(2):
+            outbox.add(connection, "infinite", "k", f"k:{number}")
+        connection.execute(
+            "UPDATE outbox SET created_at = CASE seq % 2 WHEN 0 THEN 'infinity' ELSE '-infinity' END::timestamptz"
+        )
+    OutboxRelay(postgres, broker.bootstrap).run_once()
+    assert values_of(broker.bootstrap, "infinite") == ["k:0", "k:1"]
+
+
 @pytest.mark.parametrize("has_table", [False, True])
 def test_a_missing_table_or_a_role_without_rights_is_named(
     postgres: str, broker: EmbeddedBroker, has_table: bool

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
     "views": {"client", "spark", "schemas", "codec"} | BASE,
     # Consumers that run the handlers of a Python program.
-    "queue": {"client", "codec"} | BASE,
+    "queue": {"client", "codec", "effects"} | BASE,
     # With no option a pipeline runs on an embedded node.
     "pipelines": {"client", "spark", "views", "codec", "local"} | BASE,
     # Tools are clients: they speak the Kafka protocol. Only the commands that run a node know one, and `log dump`

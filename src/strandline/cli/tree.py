@@ -110,6 +110,13 @@ COMMANDS: dict[str, Entry] = {
             ("status", "sqlite.status:status", "Show what a topic holds of its database."),
         ),
     ),
+    "outbox": Entry(
+        "Move events of an outbox table to their topics, and look at the table.",
+        verbs=(
+            ("relay", "outbox.relay:relay", "Move rows to their topics, each once, until Ctrl-C."),
+            ("status", "outbox.status:status", "Show what waits and what is parked; exit code 5 if a row is parked."),
+        ),
+    ),
     "cdc": Entry(
         "Look at change data capture: slots, delay, snapshots; compare a database with its replica.",
         verbs=(

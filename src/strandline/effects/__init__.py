@@ -14,13 +14,15 @@ docs/outbox.md tells what the guard does not do.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from strandline.effects.failures import EffectsUnknown
     from strandline.effects.guard import EffectsGuard, allowed, done, guarded, guarding, install
     from strandline.effects.messages import id_of, place_of
 
-__all__ = ["EffectsGuard", "allowed", "done", "guarded", "guarding", "id_of", "install", "place_of"]
+__all__ = ["EffectsGuard", "EffectsUnknown", "allowed", "done", "guarded", "guarding", "id_of", "install", "place_of"]
 
 _LAZY = {
     "EffectsGuard": "guard",
+    "EffectsUnknown": "failures",
     "allowed": "guard",
     "done": "guard",
     "guarded": "guard",

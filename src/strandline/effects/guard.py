@@ -1,82 +1,63 @@
-"""The replay guard: which effects a group has run, kept on a compacted topic.
+"""The replay guard: which effects a group has run.
 
-    key     ["<group>", "<topic>", <partition>]                       JSON
-    value   {"next": 1042, "topic_id": "<uuid of the topic>"}         null removes it
-
-`next` is the offset behind the highest one whose effects ran, and never goes back. A topic that was deleted and created
-again has another id, so the mark of the old one does not hold for it.
+A mark is the offset behind the highest one whose effects ran, and never goes back. `marks_topic` keeps marks on the
+log. It is loaded by the first question, so a consumer that never asks pays nothing for its guard.
 """
 
 from __future__ import annotations
 
 import inspect
-import json
-import logging
 import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-
-from strandline.client.cluster_client import ClientSettings, ClusterClient
-from strandline.client.failures import ClientFailed
-from strandline.client.security import ClientSecurity, is_security_name
-from strandline.client.topic_creation import create_topic
+from strandline.effects.failures import EffectsUnknown
 from strandline.effects.messages import place_of
-from strandline.errors import Disconnected, TimedOut, WorldError
 
-TOPIC: Final = "__strandline_effects"
-REPLICAS_MAX: Final = 3
-TIMEOUT_S: Final = 30.0
+if TYPE_CHECKING:
+    from strandline.effects.marks_topic import MarksTopic, StoredMark
+
 FLUSH_EVERY_S: Final = 1.0
 """How old a mark that `done` noted becomes at most, if effects go on, before it is written."""
 READ_EVERY_S: Final = 1.0
 
 Place = tuple[str, int]
-log = logging.getLogger("strandline.effects")
-_quiet = logging.getLogger("strandline.effects.librdkafka")
-_quiet.addHandler(logging.NullHandler())
-_quiet.propagate = False
-
-
-class EffectsUnknown(WorldError):
-    """The marks of a group cannot be read or written, so it is not known which effects may run."""
 
 
 class EffectsGuard:
     """The marks of one group. Several threads may use it.
 
-    `settings` are those of a client of librdkafka, with bootstrap.servers; `group` is group.id of them by default.
+    `settings` are those of a client of librdkafka, with bootstrap.servers; `group` is group.id of them by default. With
+    `is_marked_by_worker` the consumer that runs handlers marks what they have done, and `done` does nothing.
     """
 
-    def __init__(self, settings: Mapping[str, Any], group: str | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], group: str | None = None, *, is_marked_by_worker: bool = False
+    ) -> None:
         self.group = str(group or settings.get("group.id", ""))
         if not self.group:
             raise ValueError("the guard needs the name of the consumer group: group.id, or group=")
-        self._bootstrap = str(settings["bootstrap.servers"])
-        self._security = ClientSecurity.of({name: each for name, each in settings.items() if is_security_name(name)})
-        self._client: dict[str, Any] = {"bootstrap.servers": self._bootstrap, "log_level": 0} | (
-            {} if self._security.is_plain else self._security.librdkafka()
-        )
+        self._settings = settings
+        self._is_marked_by_worker = is_marked_by_worker
         self._lock = threading.Lock()
         self._marks: dict[Place, int] = {}
         """The next offset whose effects may run, by partitions that were looked up."""
         self._changed: set[Place] = set()
         self._ids: dict[str, str] = {}
-        self._stored: dict[bytes, tuple[int, str]] = {}
+        self._stored: Mapping[Place, StoredMark] = {}
         """What was read last, so that partitions that are assigned together are read together."""
         self._read_s = -math.inf
-        self._producer: Producer | None = None
+        self._topic: MarksTopic | None = None
         self._flushed_s = time.monotonic()
 
     @property
     def is_used(self) -> bool:
         """Return whether a mark was asked for or set. Until then a worker has nothing to mark or to flush."""
-        return bool(self._marks)
+        return self._topic is not None
 
     def allowed(self, message: Any) -> bool:
         """Return whether the effects of a message may run: its offset is above the group's mark."""
@@ -89,6 +70,8 @@ class EffectsGuard:
 
     def done(self, message: Any) -> None:
         """Note that the effects of a message, and of all before it in its partition, ran. It is written by `flush`."""
+        if self._is_marked_by_worker:
+            return
         topic, partition, offset = place_of(message)
         self.mark(topic, partition, offset + 1)
         if time.monotonic() - self._flushed_s > FLUSH_EVERY_S:
@@ -111,7 +94,8 @@ class EffectsGuard:
             self._flushed_s = time.monotonic()
             changed, self._changed = self._changed, set()
             try:
-                self._write({place: self._value(place) for place in changed})
+                if changed:
+                    self._marks_topic.write({each: (self._marks[each], self._topic_id(each[0])) for each in changed})
             except EffectsUnknown:
                 self._changed |= changed
                 raise
@@ -128,115 +112,31 @@ class EffectsGuard:
     def reset(self, topic: str, partition: int) -> None:
         """Forget a mark, so that effects run again. For an operator who wants just that."""
         with self._lock:
-            self._write({(topic, partition): None})
+            self._marks_topic.write({(topic, partition): None})
             self._changed.discard((topic, partition))
             self._marks[topic, partition] = 0
-
-    # The topic
-
-    def _value(self, place: Place) -> bytes:
-        return json.dumps({"next": self._marks[place], "topic_id": self._topic_id(place[0])}).encode()
-
-    def _key(self, place: Place) -> bytes:
-        return json.dumps([self.group, *place]).encode()
 
     def _look_up(self, place: Place) -> int:
         """Read the mark of a partition from the topic."""
         if time.monotonic() - self._read_s > READ_EVERY_S:
-            self._stored = self._read_marks()
+            self._stored = self._marks_topic.read()
             self._read_s = time.monotonic()
-        next_offset, topic_id = self._stored.get(self._key(place), (0, ""))
+        next_offset, topic_id = self._stored.get(place, (0, ""))
         self._marks[place] = next_offset if topic_id == self._topic_id(place[0]) else 0
         return self._marks[place]
 
     def _topic_id(self, topic: str) -> str:
         if topic not in self._ids:
-            with self._cluster() as client:
-                found = client.topic(topic)
-            self._ids[topic] = "" if found is None else str(found.topic_id)
+            self._ids[topic] = self._marks_topic.id_of_topic(topic)
         return self._ids[topic]
 
-    def _read_marks(self) -> dict[bytes, tuple[int, str]]:
-        """Return the mark of each key of the topic, with the id of the topic that it is for."""
-        with self._cluster() as client:
-            settings = {"cleanup.policy": "compact"}
-            create_topic(client, TOPIC, partitions=1, replicas_max=REPLICAS_MAX, settings=settings)
-        marks: dict[bytes, tuple[int, str]] = {}
-        for key, value in self._read():
-            if key is None:
-                continue
-            if value is None:
-                marks.pop(key, None)
-                continue
-            stored = json.loads(value)
-            before, topic_id = marks.get(key, (0, ""))
-            if topic_id != stored["topic_id"]:
-                before = 0
-            # A member that was cut off may have written a lower one late.
-            marks[key] = max(before, stored["next"]), stored["topic_id"]
-        return marks
+    @property
+    def _marks_topic(self) -> MarksTopic:
+        if self._topic is None:
+            from strandline.effects.marks_topic import MarksTopic
 
-    @contextmanager
-    def _cluster(self) -> Iterator[ClusterClient]:
-        client = ClusterClient(ClientSettings.within(self._bootstrap, "strandline-effects", TIMEOUT_S, self._security))
-        try:
-            yield client
-        except (ClientFailed, Disconnected, TimedOut) as error:
-            raise EffectsUnknown(f"the effects of the group {self.group} are not known: {error}") from error
-        finally:
-            client.close()
-
-    def _read(self) -> Iterator[tuple[bytes | None, bytes | None]]:
-        consumer = Consumer(
-            self._client
-            | {
-                "group.id": "strandline-effects-reader",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-            },
-            logger=_quiet,
-        )
-        try:
-            consumer.assign([TopicPartition(TOPIC, 0, OFFSET_BEGINNING)])
-            until = time.monotonic() + TIMEOUT_S
-            while time.monotonic() < until:
-                for message in consumer.consume(1000, 0.2):
-                    error = message.error()
-                    if error is None:
-                        yield message.key(), message.value()
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        return
-                    else:
-                        log.debug("reading %s: %s", TOPIC, error)
-            raise EffectsUnknown(f"{TOPIC} was not read to its end within {TIMEOUT_S:g} s")
-        except KafkaException as error:
-            raise EffectsUnknown(f"{TOPIC} cannot be read: {error}") from error
-        finally:
-            consumer.close()
-
-    def _write(self, values: Mapping[Place, bytes | None]) -> None:
-        if not values:
-            return
-        failed: list[Any] = []
-
-        def delivered(error: Any, _: Any) -> None:
-            if error is not None:
-                failed.append(error)
-
-        try:
-            if self._producer is None:
-                own = {"enable.idempotence": True, "linger.ms": 0, "client.id": "strandline-effects"}
-                self._producer = Producer(self._client | own, logger=_quiet)
-            for place, value in values.items():
-                self._producer.produce(TOPIC, value, self._key(place), partition=0, on_delivery=delivered)
-            left = self._producer.flush(TIMEOUT_S)
-        except (KafkaException, BufferError) as error:
-            raise EffectsUnknown(f"{TOPIC} cannot be written: {error}") from error
-        if left or failed:
-            why = failed[0] if failed else f"no acknowledgement within {TIMEOUT_S:g} s"
-            raise EffectsUnknown(f"{TOPIC} cannot be written: {why}")
+            self._topic = MarksTopic(self._settings, self.group)
+        return self._topic
 
 
 _current: ContextVar[EffectsGuard | None] = ContextVar("strandline_effects", default=None)
@@ -258,6 +158,11 @@ def guarding(guard: EffectsGuard) -> Iterator[EffectsGuard]:
         yield guard
     finally:
         _current.reset(token)
+
+
+def use_guard(guard: EffectsGuard) -> None:
+    """Have `allowed` and `done` use a guard in this thread from now on. For threads of a worker."""
+    _current.set(guard)
 
 
 def guarded(guard: EffectsGuard, handler: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,4 +26,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'strandline.inbox' has no attribute {name!r}")
     from strandline.inbox import receiving
 
-    return getattr(receiving, _LAZY[name])
+    # Kept, so that the next look is one into the module.
+    return globals().setdefault(name, getattr(receiving, _LAZY[name]))

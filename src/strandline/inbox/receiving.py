@@ -40,10 +40,11 @@ def once(session: Any, message: Any, *, consumer: str = DEFAULT_CONSUMER, table:
                 `topic-partition-offset`
     consumer    name of the effect. Each has an inbox of its own, so two services may share a database
 
-    Call it in the transaction of the effect, best as its first statement. After a rollback the message counts as new.
+    Call it in the transaction of the effect, best as its first statement: psycopg and SQLAlchemy then send it with
+    BEGIN. After a rollback the message counts as new.
     """
     on = statement_on(session)
-    result = on.run(_insert_sql(table), {"consumer": consumer, "message_id": id_of(message)})
+    result = on.run_first(_insert_sql(table), {"consumer": consumer, "message_id": id_of(message)})
     return then(result, on.kind.is_async, _is_new)
 
 

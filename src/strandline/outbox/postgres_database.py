@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors, sql
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
-from strandline.outbox.rows import AfterSend, OutboxRow
+from strandline.outbox.rows import PARKED_SHOWN_MAX, AfterSend, OutboxRow, OutboxStatus
 from strandline.outbox.tables import CHANNEL, QualifiedTable
 
 CONNECT_S_MAX: Final = 10
@@ -44,7 +44,9 @@ class PostgresOutbox:
 
     def open(self) -> None:
         with _failures(self._text):
-            self._connection = psycopg.connect(self._dsn, autocommit=True, connect_timeout=CONNECT_S_MAX)
+            self._connection = psycopg.connect(
+                self._dsn, autocommit=True, connect_timeout=CONNECT_S_MAX, client_encoding="utf8"
+            )
             self._connection.execute(_KEEPALIVE)
             # Its statements have to work, whatever the role's default is.
             self._connection.execute("SET default_transaction_read_only = off; SET statement_timeout = 0")
@@ -67,7 +69,8 @@ class PostgresOutbox:
     def rows(self, limit: int) -> Sequence[OutboxRow]:
         query = sql.SQL(
             "SELECT seq, uuid_send(id), aggregatetype, aggregateid, type, payload, headers, "
-            "(extract(epoch FROM created_at) * 1000)::bigint FROM {} "
+            # Infinity, which a row may have, is no number.
+            "(date_part('epoch', least(greatest(created_at, 'epoch'), clock_timestamp())) * 1000)::bigint FROM {} "
             "WHERE sent_at IS NULL AND failed IS NULL ORDER BY seq LIMIT %s"
         ).format(self._table)
         with _failures(self._text):
@@ -84,10 +87,26 @@ class PostgresOutbox:
         with _failures(self._text):
             self._session.execute(statement.format(self._table), [[each.hex() for each in ids]])
 
-    def park(self, row_id: bytes, why: str) -> None:
+    def park(self, row: OutboxRow, why: str) -> None:
         statement = sql.SQL("UPDATE {} SET failed = %s WHERE id = %s::uuid").format(self._table)
         with _failures(self._text):
-            self._session.execute(statement, [why, row_id.hex()])
+            self._session.execute(statement, [why, row.id.hex()])
+
+    def status(self) -> OutboxStatus:
+        query = sql.SQL(
+            "SELECT count(*), date_part('epoch', clock_timestamp() - min(created_at) "
+            "FILTER (WHERE isfinite(created_at))), "
+            "(SELECT count(*) FROM {0} WHERE failed IS NOT NULL), EXISTS (SELECT 1 FROM pg_locks WHERE "
+            "locktype = 'advisory' AND classid = %s AND objid = %s AND objsubid = 1 AND granted AND database = "
+            "(SELECT oid FROM pg_database WHERE datname = current_database())) "
+            "FROM {0} WHERE sent_at IS NULL AND failed IS NULL"
+        ).format(self._table)
+        parked = sql.SQL("SELECT id::text, failed FROM {} WHERE failed IS NOT NULL ORDER BY seq LIMIT %s")
+        with _failures(self._text):
+            row = self._session.execute(query, [_LOCK_CLASS, self._oid]).fetchone()
+            assert row is not None
+            found = self._session.execute(parked.format(self._table), [PARKED_SHOWN_MAX]).fetchall()
+        return OutboxStatus(row[0], None if row[1] is None else max(0.0, row[1]), found, row[2], row[3])
 
     def wait(self, timeout_s: float) -> None:
         with _failures(self._text):

@@ -109,6 +109,10 @@ class OutboxRelay:
         """Have `run` return after its batch."""
         self._is_stopping.set()
 
+    def run_once(self) -> None:
+        """Send what is in the table now, and return. Raise ConnectFailed also for what would pass."""
+        self._work(is_once=True)
+
     def run(self) -> None:
         """Work until `stop`. What passes is tried again; raise ConnectFailed for the rest."""
         backoff_s = BACKOFF_S
@@ -123,12 +127,14 @@ class OutboxRelay:
                 self._is_stopping.wait(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
 
-    def _work(self) -> None:
+    def _work(self, *, is_once: bool = False) -> None:
         database = database_of(self._url, self.settings.table)
         producer: TaskProducer | None = None
         try:
             database.open()
-            if not self._lock(database):
+            if is_once and not database.try_lock():
+                raise RetriableFailure(f"another relay moves the rows of {self.settings.table}")
+            if not is_once and not self._lock(database):
                 return
             prepare_topic(self._bootstrap, STATE_TOPIC, 1, READ_S_MAX, is_single=True)
             name = f"strandline-outbox-{database.identity}"
@@ -138,6 +144,8 @@ class OutboxRelay:
             log.info("outbox relay of %s works as %s", self.settings.table, name)
             while not self._is_stopping.is_set():
                 if not self._move(database, producer, name):
+                    if is_once:
+                        return
                     database.wait(self.settings.poll_s)
         finally:
             self.is_active.clear()
@@ -172,9 +180,9 @@ class OutboxRelay:
             return False
         fault_point("outbox-read")
         found = sort_rows(rows, self.settings.invalid)
-        for row_id, why in found.invalid:
+        for row, why in found.invalid:
             log.error("%s", why)
-            database.park(row_id, str(why))
+            database.park(row, str(why))
             self.counts.parked += 1
         if found.ids:
             producer.send(map(outgoing_message, found.events))

@@ -14,6 +14,7 @@ from strandline.outbox.events import HEADER_ID, HEADER_TYPE, MESSAGE_BYTES_MAX, 
 AfterSend = Literal["delete", "mark"]
 OnInvalid = Literal["stop", "park"]
 ID_BYTES: Final = 16
+PARKED_SHOWN_MAX: Final = 20
 
 
 class OutboxRow(NamedTuple):
@@ -28,6 +29,21 @@ class OutboxRow(NamedTuple):
     payload: bytes | None
     headers: str | None
     created_ms: int
+    wrong: str = ""
+    """Why it cannot be sent, if the database holds a value that is none of its column."""
+
+
+class OutboxStatus(NamedTuple):
+    """How a table is."""
+
+    waiting: int
+    oldest_s: float | None
+    """The age of the first row that waits."""
+    parked: list[tuple[str, str]]
+    """The ids of rows that could not be sent, and why; at most PARKED_SHOWN_MAX."""
+    parked_count: int
+    is_relayed: bool
+    """Whether a relay works now."""
 
 
 class OutgoingEvent(NamedTuple):
@@ -62,8 +78,11 @@ class OutboxDatabase(Protocol):
     def settle(self, ids: Sequence[bytes], after: AfterSend) -> None:
         """Delete or mark rows that were sent, all or none. Those that are gone do not matter."""
 
-    def park(self, row_id: bytes, why: str) -> None:
+    def park(self, row: OutboxRow, why: str) -> None:
         """Note why a row cannot be sent. `rows` does not return it again."""
+
+    def status(self) -> OutboxStatus:
+        """Count the rows; for a connection of its own, without the lock."""
 
     def wait(self, timeout_s: float) -> None:
         """Wait until rows may be there, or for so long."""
@@ -74,6 +93,8 @@ class OutboxDatabase(Protocol):
 
 def outgoing(row: OutboxRow, now_ms: int, bytes_max: int = MESSAGE_BYTES_MAX) -> OutgoingEvent:
     """Return the record of a row. Raise RowInvalid, because rows may be inserted by other programs, too."""
+    if row.wrong:
+        raise _invalid(row, row.wrong)
     if not TOPIC_NAME.fullmatch(row.topic):
         raise _invalid(row, f"aggregatetype {row.topic!r} is no name of a topic")
     headers = [(HEADER_ID, _dashed(row.id).encode())]
@@ -94,7 +115,7 @@ class SortedRows(NamedTuple):
 
     events: list[OutgoingEvent]
     ids: list[bytes]
-    invalid: list[tuple[bytes, RowInvalid]]
+    invalid: list[tuple[OutboxRow, RowInvalid]]
 
 
 def sort_rows(
@@ -111,7 +132,7 @@ def sort_rows(
                 raise
             if on_invalid == "stop":
                 break
-            found.invalid.append((row.id, invalid))
+            found.invalid.append((row, invalid))
             continue
         found.events.append(event)
         found.ids.append(row.id)
@@ -150,7 +171,8 @@ def _headers(row: OutboxRow) -> list[tuple[str, bytes]]:
 
 
 def _invalid(row: OutboxRow, why: str) -> RowInvalid:
+    name = _dashed(row.id) if row.id else "without a valid id"
     return RowInvalid(
-        f"the outbox row {_dashed(row.id)} (seq {row.seq}) cannot be sent: {why}. Correct or delete it, or set "
-        "invalid rows to be parked"
+        f"the outbox row {name} (seq {row.seq}) cannot be sent: {why}. Correct or delete it, or set invalid rows to be "
+        "parked"
     )

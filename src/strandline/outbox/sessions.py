@@ -45,6 +45,11 @@ class Statement(NamedTuple):
         """Run it. Return the number of rows that it changed, or an awaitable of that."""
         return _RUN[self.kind](self.session, sql, parameters)
 
+    def run_first(self, sql: str, parameters: Mapping[str, str]) -> Any:
+        """Run it as `run` does. If it begins a transaction of psycopg, BEGIN costs no round trip of its own."""
+        run = _RUN_FIRST.get(self.kind) or _RUN[self.kind]
+        return run(self.session, sql, parameters)
+
     def run_flushed(self, sql: str, parameters: Parameters) -> Any:
         """Run it behind the changes that a Session of SQLAlchemy has not written yet."""
         flush = getattr(self.session, "flush", None) if self.kind.library == "sqlalchemy" else None
@@ -149,16 +154,40 @@ async def _run_sqlalchemy_async(session: Any, sql: str, parameters: Parameters) 
     return int((await connection.execute(_sqlalchemy_text(sql), parameters)).rowcount)
 
 
+def _run_first_sqlalchemy(session: Any, sql: str, parameters: Mapping[str, str]) -> int:
+    connection = session.connection() if hasattr(session, "get_bind") else session
+    if connection.dialect.driver != "psycopg":
+        return _run_sqlalchemy(connection, sql, parameters)
+    from psycopg import Error
+
+    from strandline.outbox.first_statement import begin_and_run, can_begin
+
+    if not connection.in_transaction():
+        # SQLAlchemy would do this with the first statement that it runs, and without it `commit` would do nothing.
+        connection.begin()
+    driver = connection.connection.driver_connection
+    try:
+        rows = begin_and_run(driver, sql, parameters) if can_begin(driver) else None
+    except Error as error:
+        failure = import_module("sqlalchemy.exc").DBAPIError
+        raise failure.instance(sql, parameters, error, Error, dialect=connection.dialect) from error
+    return _run_sqlalchemy(connection, sql, parameters) if rows is None else rows
+
+
 def _run_psycopg(session: Any, sql: str, parameters: Parameters) -> int:
     connection = _connection_of(session)
     # Not a cursor of the connection's factory, which may have another style of parameters.
     cursor = import_module("psycopg").Cursor(connection)
-    if _shares_begin(connection):
-        with connection.pipeline():
-            cursor.execute(_pyformat(sql), parameters)
-    else:
-        cursor.execute(_pyformat(sql), parameters)
+    cursor.execute(_pyformat(sql), parameters)
     return int(cursor.rowcount)
+
+
+def _run_first_psycopg(session: Any, sql: str, parameters: Mapping[str, str]) -> int:
+    from strandline.outbox.first_statement import begin_and_run, can_begin
+
+    connection = _connection_of(session)
+    rows = begin_and_run(connection, sql, parameters) if can_begin(connection) else None
+    return _run_psycopg(connection, sql, parameters) if rows is None else rows
 
 
 async def _run_psycopg_async(session: Any, sql: str, parameters: Parameters) -> int:
@@ -196,6 +225,10 @@ _RUN: Final[Mapping[SessionKind, Callable[[Any, str, Parameters], Any]]] = {
     SessionKind("psycopg", True): _run_psycopg_async,
     SessionKind("django", False): _run_django,
     SessionKind("sqlite3", False): _run_sqlite,
+}
+_RUN_FIRST: Final[Mapping[SessionKind, Callable[[Any, str, Mapping[str, str]], Any]]] = {
+    SessionKind("sqlalchemy", False): _run_first_sqlalchemy,
+    SessionKind("psycopg", False): _run_first_psycopg,
 }
 
 

@@ -89,8 +89,8 @@ class OutboxSource(Source):
                 await self._in_thread(database.wait, config.poll_interval_ms / 1000)
                 continue
             found = sort_rows(rows, config.invalid_rows)
-            for row_id, why in found.invalid:
-                await self._in_thread(database.park, row_id, str(why))
+            for row, why in found.invalid:
+                await self._in_thread(database.park, row, str(why))
             if found.ids:
                 self._sent = found.ids
                 self._is_committed.clear()

@@ -13,9 +13,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
-from strandline.outbox.rows import AfterSend, OutboxRow
+from strandline.outbox.rows import PARKED_SHOWN_MAX, AfterSend, OutboxRow, OutboxStatus
 from strandline.outbox.tables import QualifiedTable
 
 BUSY_S_MAX: Final = 10.0
@@ -30,7 +31,7 @@ class SqliteOutbox:
     identity: str
 
     def __init__(self, url: str, table: str) -> None:
-        self._path = Path(url.removeprefix("sqlite+pysqlite:").removeprefix("sqlite:").removeprefix("///")).absolute()
+        self._path = Path(url.removeprefix("sqlite+pysqlite:").removeprefix("sqlite:").removeprefix("///")).resolve()
         self._table = QualifiedTable.of(table).quoted
         self._text = table
         self._connection: sqlite3.Connection | None = None
@@ -44,17 +45,22 @@ class SqliteOutbox:
             self._connection = sqlite3.connect(
                 self._path, timeout=BUSY_S_MAX, isolation_level=None, check_same_thread=False
             )
+            # Other programs may have stored bytes that are no text, with which sqlite3 would fail.
+            self._connection.text_factory = bytes
             self._connection.execute(f"SELECT seq, id, sent_at, failed FROM {self._table} LIMIT 0")
-        place = f"{socket.gethostname()}/{self._path.resolve()}/{self._text}"
+        place = f"{socket.gethostname()}/{self._path}/{self._text}"
         self.identity = f"{self._text}-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
     def try_lock(self) -> bool:
-        if self._lock < 0:
-            self._lock = os.open(f"{self._path}-{self._text}.relay", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        path = self._lock_path
         try:
+            if self._lock < 0:
+                self._lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        except OSError as error:
+            raise ConnectFailed(f"the lock {path} of the relay cannot be taken: {error.strerror}") from None
         return True
 
     def rows(self, limit: int) -> Sequence[OutboxRow]:
@@ -77,9 +83,28 @@ class SqliteOutbox:
                 texts = [str(uuid.UUID(bytes=each)) for each in ids[at : at + _CHUNK]]
                 session.execute(f"{begin} WHERE id IN ({', '.join('?' * len(texts))})", texts)
 
-    def park(self, row_id: bytes, why: str) -> None:
+    def park(self, row: OutboxRow, why: str) -> None:
         with self._failures(), self._transaction() as session:
-            session.execute(f"UPDATE {self._table} SET failed = ? WHERE id = ?", [why, str(uuid.UUID(bytes=row_id))])
+            session.execute(f"UPDATE {self._table} SET failed = ? WHERE seq = ?", [why, row.seq])
+
+    def status(self) -> OutboxStatus:
+        with self._failures():
+            waiting, oldest = self._session.execute(
+                f"SELECT count(*), min(created_at) FROM {self._table} WHERE sent_at IS NULL AND failed IS NULL"
+            ).fetchone()
+            (parked,) = self._session.execute(f"SELECT count(*) FROM {self._table} WHERE failed IS NOT NULL").fetchone()
+            found = self._session.execute(
+                f"SELECT CAST(id AS BLOB), CAST(failed AS BLOB) FROM {self._table} WHERE failed IS NOT NULL "
+                "ORDER BY seq LIMIT ?",
+                [PARKED_SHOWN_MAX],
+            ).fetchall()
+        return OutboxStatus(
+            waiting,
+            max(0.0, time.time() - oldest) if isinstance(oldest, int | float) else None,
+            [(row_id.decode(errors="replace"), why.decode(errors="replace")) for row_id, why in found],
+            parked,
+            self._is_locked(),
+        )
 
     def wait(self, timeout_s: float) -> None:
         until = time.monotonic() + timeout_s
@@ -94,6 +119,24 @@ class SqliteOutbox:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    @property
+    def _lock_path(self) -> str:
+        return f"{self._path}-{quote(self._text, safe='')}.relay"
+
+    def _is_locked(self) -> bool:
+        """Return whether a relay has the lock. A relay that wants it in this moment tries again."""
+        try:
+            lock = os.open(self._lock_path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
 
     def _data_version(self) -> int:
         return int(self._session.execute("PRAGMA data_version").fetchone()[0])
@@ -133,21 +176,36 @@ class SqliteOutbox:
 def _row(
     seq: int, row_id: Any, topic: Any, key: Any, kind: Any, payload: Any, headers: Any, created_ms: Any
 ) -> OutboxRow:
-    """Return a row whose values have the right types: other programs may have stored any."""
+    """Return a row whose values have the right types, or say what is wrong: other programs may have stored any."""
+    wrong = ""
+    texts: list[str | None] = []
+    for name, value in (("aggregatetype", topic), ("aggregateid", key), ("type", kind), ("headers", headers)):
+        try:
+            texts.append(value.decode() if isinstance(value, bytes) else None if value is None else str(value))
+        except UnicodeDecodeError:
+            texts.append(None)
+            wrong = f"its {name} is no text in UTF-8"
+    event_id = _id_bytes(row_id)
+    if not event_id:
+        wrong = f"its id {row_id!r} is no UUID as outbox.add writes it, in lower case and with hyphens"
     return OutboxRow(
         seq,
-        _id_bytes(row_id),
-        str(topic),
-        None if key is None else str(key),
-        str(kind),
+        event_id,
+        texts[0] or "",
+        texts[1],
+        texts[2] or "",
         payload if payload is None or isinstance(payload, bytes) else str(payload).encode(),
-        None if headers is None else str(headers),
+        texts[3],
         created_ms if isinstance(created_ms, int) else 0,
+        wrong,
     )
 
 
-def _id_bytes(text: str) -> bytes:
+def _id_bytes(stored: Any) -> bytes:
+    """Return the bytes of an id; none for a text by which its row would not be found again."""
     try:
-        return uuid.UUID(text).bytes
-    except (ValueError, AttributeError, TypeError):
-        raise ConnectFailed(f"an outbox row has an id that is no UUID: {text!r}. Correct or delete it") from None
+        text = stored.decode("ascii")
+        found = uuid.UUID(text)
+    except (ValueError, AttributeError):
+        return b""
+    return found.bytes if str(found) == text else b""

@@ -17,7 +17,8 @@ OnDone = Callable[["Future[object]"], object]
 class HandlerPool:
     """As many threads as handlers may run at a time; one for all coroutines."""
 
-    def __init__(self, handler: Handler, concurrency: int) -> None:
+    def __init__(self, handler: Handler, concurrency: int, on_thread: Callable[[], object] | None = None) -> None:
+        """Take a handler. `on_thread` is called once on each thread that runs functions."""
         self._handler: Any = handler
         self._threads: ThreadPoolExecutor | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -25,7 +26,7 @@ class HandlerPool:
             self._loop = asyncio.new_event_loop()
             threading.Thread(target=_run, args=(self._loop,), name="queue handlers", daemon=True).start()
         else:
-            self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="queue handler")
+            self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="queue handler", initializer=on_thread)
 
     def start(self, task: QueueTask, on_done: OnDone) -> Future[object]:
         """Run the handler. `on_done` is called on another thread."""

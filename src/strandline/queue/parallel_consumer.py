@@ -3,6 +3,9 @@
 A plain consumer commits one offset, so it works on one record after the other, or loses some when it is killed. This
 one commits the lowest unfinished offset, and in the metadata which ones above it are finished (`finished_offsets`).
 One thread has the consumer, hands records to handlers and commits; handlers run beside it.
+
+Handlers have the replay guard of the group. Once one has asked `effects.allowed`, each commit first marks the effects
+below its offset as run. Until then the guard does nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from typing import Any, Final, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from strandline.effects.failures import EffectsUnknown
+from strandline.effects.guard import EffectsGuard, guarding, use_guard
 from strandline.queue.background_work import BackgroundWork
 from strandline.queue.handler_pool import HandlerPool, failure_of
 from strandline.queue.key_queues import KeyQueues
@@ -84,7 +89,8 @@ class ParallelConsumer(BackgroundWork[_Work]):
             }
         )
         self._topics = list(topics)
-        self._pool = HandlerPool(handler, workers)
+        self._guard = EffectsGuard(settings, is_marked_by_worker=True)
+        self._pool = HandlerPool(handler, workers, partial(use_guard, self._guard))
         self._workers = workers
         self._order = order
         self._retries = retries
@@ -110,9 +116,11 @@ class ParallelConsumer(BackgroundWork[_Work]):
             self._topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
         try:
-            while not self._is_stopping.is_set():
-                self._step()
-            self._finish(self._running)
+            # Coroutines inherit the context of this thread, which starts them.
+            with guarding(self._guard):
+                while not self._is_stopping.is_set():
+                    self._step()
+                self._finish(self._running)
             self._commit(is_last=True)
         finally:
             self._pool.close()
@@ -261,12 +269,20 @@ class ParallelConsumer(BackgroundWork[_Work]):
         if not changed:
             return
         try:
+            self._mark_effects(changed)
             if is_last:
                 self._consumer.commit(offsets=changed, asynchronous=False)
             else:
                 self._consumer.commit(offsets=changed)
-        except KafkaException as error:
+        except (KafkaException, EffectsUnknown) as error:
             self._on_committed(error, changed)
+
+    def _mark_effects(self, changed: Sequence[Any]) -> None:
+        """Store that effects below these offsets ran, so that no commit is ahead of its mark."""
+        if self._guard.is_used:
+            for each in changed:
+                self._guard.mark(each.topic, each.partition, each.offset)
+            self._guard.flush()
 
     def _on_committed(self, error: object, partitions: Sequence[Any]) -> None:
         """Have the next commit repeat what was not stored: the coordinator moves, or the group rebalances."""
@@ -279,6 +295,8 @@ class ParallelConsumer(BackgroundWork[_Work]):
 
     def _on_assign(self, consumer: Any, partitions: Sequence[Any]) -> None:
         found = consumer.committed(list(partitions), timeout=_CALL_TIMEOUT_S) if partitions else []
+        if self._guard.is_used:
+            self._guard.assigned((each.topic, each.partition) for each in partitions)
         for each in found:
             place = each.topic, each.partition
             if each.error is not None:
