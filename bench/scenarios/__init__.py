@@ -12,6 +12,7 @@ from bench.figures import Figure
 from bench.scenarios import (
     acls,
     avro_arrow,
+    cdc,
     cli_start,
     cluster_failover,
     cluster_latency,
@@ -90,6 +91,7 @@ SCENARIOS: dict[str, Scenario] = {
         commits,
         connect,
         connect_sinks,
+        cdc,
         transactions,
         spark_read,
         spark_available_now,
