@@ -110,8 +110,9 @@ class PostgresOutbox:
 
     def wait(self, timeout_s: float) -> None:
         with _failures(self._text):
+            # All are taken: psycopg keeps those that came during a statement, and each left would be one look in vain.
             for _ in self._session.notifies(timeout=timeout_s, stop_after=1):
-                return
+                pass
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
