@@ -147,6 +147,19 @@ def test_the_slot_is_confirmed_only_behind_the_commit(postgres: str) -> None:
     wait_until(lambda: captured.offset is not None and confirmed(postgres) == captured.offset["lsn"], "it is confirmed")
 
 
+def test_a_transaction_that_began_before_the_position_and_commits_behind_it_is_not_lost(postgres: str) -> None:
+    run_sql(postgres, "create table t (id int primary key)")
+    captured = Captured(postgres)
+    captured.run(is_snapshot_done)
+    with psycopg.connect(postgres) as slow:
+        slow.execute("insert into t values (1)")
+        run_sql(postgres, "insert into t values (2)")
+        captured.run(holds(1))
+        slow.execute("insert into t values (3)")
+    captured.run(holds(3))
+    assert captured.rows("t", "id") == [("c", 2), ("c", 1), ("c", 3)]
+
+
 def test_an_idle_table_does_not_hold_the_wal(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.cdc.postgres.source.IDLE_POSITION_S", 0.1)
     run_sql(postgres, "create table t (id int primary key)", "create table other (id int)")

@@ -142,6 +142,49 @@ def test_a_dropped_slot_is_noticed_and_a_snapshot_taken_if_wanted(postgres: str,
     assert captured.rows("t", "id")[2:] == [("r", 1), ("r", 2), ("r", 3), ("c", 4)]
 
 
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_dropped_publication_is_noticed_and_a_snapshot_taken_if_wanted(postgres: str, is_running: bool) -> None:
+    captured = begun(postgres, publication_autocreate_mode="filtered", table_include_list="public.t")
+    captured.properties["slot.guard.interval.ms"] = "20"
+    drop = "drop publication dbz_publication", "insert into t values (3)"
+    waiting = threading.Timer(0.3 if is_running else 0.0, run_sql, (postgres, *drop))
+    waiting.start()
+    if not is_running:
+        waiting.join()
+    with pytest.raises(ConnectFailed, match=r'"dbz_publication" was dropped.*snapshot.mode=when_needed') as failure:
+        captured.run(never)
+    assert not isinstance(failure.value, RetriableFailure)
+    waiting.join()
+    captured.properties["snapshot.mode"] = "when_needed"
+    captured.run(holds(5))
+    captured.run(is_snapshot_done)
+    run_sql(postgres, "insert into t values (4)")
+    captured.run(holds(6))
+    assert captured.rows("t", "id")[2:] == [("r", 1), ("r", 2), ("r", 3), ("c", 4)]
+
+
+def test_a_slot_that_waits_for_its_snapshot_is_no_problem(postgres: str) -> None:
+    captured = begun(postgres)
+    run_sql(postgres, "insert into t values (3)")
+    assert "no task reads the slot" in str(captured.source().inspect(captured)["problems"])
+    assert captured.offset is not None
+    captured.offset |= {"snapshot": "INITIAL", "snapshot_completed": False}
+    assert captured.source().inspect(captured)["problems"] == []
+
+
+def test_a_table_that_the_publication_lacks_is_a_problem(postgres: str) -> None:
+    captured = begun(postgres, publication_autocreate_mode="filtered", table_include_list="public.*")
+    assert "lacks" not in str(captured.source().inspect(captured)["problems"])
+    run_sql(postgres, "create table later (id int primary key)")
+    problem = captured.source().inspect(captured)["problems"][-1]
+    assert "lacks the table public.later, so its changes are not captured" in problem
+    source = captured.source()
+    source.open()
+    with pytest.raises(ConnectFailed, match=r"lacks the table public\.later"):
+        source.rows_now()
+    source.close()
+
+
 def test_another_server_and_one_from_a_backup_are_noticed(postgres: str) -> None:
     captured = begun(postgres)
     assert captured.offset is not None

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 from tests.cdc.postgres_capture import Captured, postgres, run_sql
 
-from strandline.cdc.postgres.incremental import SeenTransactions
+from strandline.cdc.postgres.connection import lsn_of
+from strandline.cdc.postgres.incremental import IncrementalSnapshots, SeenTransactions
 
 __all__ = ["postgres"]
 SIGNALS = "create table signals (id text primary key, type text, data text)"
@@ -39,6 +41,10 @@ def begun(dsn: str, *statements: str, **settings: str) -> Captured:
 
 def is_finished(captured: Captured) -> bool:
     return captured.offset is not None and "incremental_snapshot" not in captured.offset and bool(captured.records)
+
+
+def is_finished_with_chunks(captured: Captured) -> bool:
+    return is_finished(captured) and any(each.value and each.value["op"] == "r" for each in captured.records)
 
 
 def test_a_signal_reads_tables_in_chunks_that_match(postgres: str) -> None:
@@ -126,14 +132,48 @@ def test_the_last_event_of_each_key_is_the_rows_last_value(postgres: str, seed: 
         writer.join()
     run_sql(postgres, "insert into t values (1000, 1)")
     captured.run(lambda each: ("c", 1000) in each.rows("t", "id"))
+    with psycopg.connect(postgres) as connection:
+        assert folded(captured) == dict(connection.execute("select id, n from t").fetchall())
+
+
+def folded(captured: Captured) -> dict[int, int]:
+    """Return the rows of the table `t` that its events make."""
     state: dict[int, int] = {}
     for each in captured.of("t"):
         if each.value is None:
             state.pop(each.key["id"], None)
         elif each.value["after"] is not None:
             state[each.key["id"]] = each.value["after"]["n"]
-    with psycopg.connect(postgres) as connection:
-        assert state == dict(connection.execute("select id, n from t").fetchall())
+    return state
+
+
+def test_rows_that_the_stream_has_changed_since_their_chunk_was_read_are_left_out(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured = begun(
+        postgres,
+        "create table t (id int primary key, n int)",
+        "insert into t select n, 0 from generate_series(1, 6) n",
+    )
+    read_chunk = IncrementalSnapshots._chunk_of
+
+    def read_and_write(snapshots: IncrementalSnapshots, *given: Any) -> Any:
+        """Read a chunk, and have the stream come past newer changes of its rows before it is written."""
+        chunk = read_chunk(snapshots, *given)
+        run_sql(postgres, "update t set n = 1 where id = 2", "delete from t where id = 3")
+        run_sql(
+            postgres, "update t set id = 50 where id = 5", "delete from t where id = 6", "insert into t values (6, 2)"
+        )
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+            connection.execute("insert into t values (100, 0)")
+        return replace(chunk, end_lsn=lsn_of(end))
+
+    monkeypatch.setattr(IncrementalSnapshots, "_chunk_of", read_and_write)
+    signal(postgres, "execute-snapshot", data_collections=["public.t"])
+    captured.run(is_finished_with_chunks)
+    assert folded(captured) == {1: 0, 2: 1, 4: 0, 6: 2, 50: 0, 100: 0}
+    assert [each for each in captured.rows("t", "id") if each[0] == "r"] == [("r", 1), ("r", 4)]
 
 
 def test_transactions_that_a_snapshot_sees() -> None:

@@ -27,7 +27,6 @@ POINTS = (*CONNECT_POINTS, *SQL_SINK_POINTS)
 BROKER = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 WORKER = {"session_timeout_ms": "3000", "heartbeat_interval_ms": "500", "offset_storage_partitions": "1"}
 WAIT_S = 200.0
@@ -156,6 +155,7 @@ class Copying:
             wait_until(is_so, what, WAIT_S)
         except AssertionError as error:
             error.add_note(f"the worker said:\n{(self._directory / 'worker.log').read_text()[-3000:]}")
+            error.add_note(f"rows: {self.written} written, {self._copied()} copied")
             raise
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +173,67 @@ def test_a_target_that_is_down_is_waited_for(log: EmbeddedBroker, worker: Runnin
     status = worker.status("down")
     assert status is not None
     assert status.tasks[0].state == "RUNNING"
+
+
+def test_partitions_that_were_lost_while_paused_are_read_when_they_come_back(
+    log: EmbeddedBroker, worker: RunningWorker
+) -> None:
+    log.create_topic("leaves", 2)
+    written = Kept.written.setdefault("stays", [])
+    producer = Producer({"bootstrap.servers": log.bootstrap})
+
+    def is_written(value: int, partitions: Sequence[int]) -> None:
+        for each in partitions:
+            producer.produce("leaves", b"%d" % value, partition=each)
+        producer.flush()
+        wait_until(lambda: [each for each, _ in written].count(value) == len(partitions), f"{value} is written")
+
+    worker.create("stays", "Kept", topics="leaves", into="stays")
+    is_written(1, (0, 1))
+    worker.set_state("stays", "PAUSED")
+    worker.wait_for("stays", "PAUSED")
+    other = Consumer(
+        {
+            "bootstrap.servers": log.bootstrap,
+            "group.id": "connect-stays",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+        }
+    )
+    other.subscribe(["leaves"])
+
+    def has_one() -> bool:
+        other.poll(0)
+        return len(other.assignment()) == 1
+
+    wait_until(has_one, "another member has one of them")
+    (taken,) = (each.partition for each in other.assignment())
+    worker.set_state("stays", "STARTED")
+    is_written(2, (1 - taken,))
+    other.close()
+    is_written(3, (taken,))
+
+
+def test_a_sink_sends_heartbeats_and_looks_for_topics_often(
+    log: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    def consumer(settings: dict[str, Any], **more: Any) -> Consumer:
+        given.append(settings)
+        return Consumer(settings, **more)
+
+    monkeypatch.setattr("confluent_kafka.Consumer", consumer)
+    topics = {f"{each}_storage_topic": f"short-{each}" for each in ("config", "offset", "status")}
+    with RunningWorker(log.bootstrap, group_id="short", session_timeout_ms="6000", **topics) as worker:
+        worker.lead().create("brief", "Kept", topics="brief", into="brief")
+        worker.wait_for("brief", "RUNNING")
+        wait_until(lambda: any(each["group.id"] == "connect-brief" for each in given), "it has a consumer")
+    (settings,) = (each for each in given if each["group.id"] == "connect-brief")
+    assert settings["session.timeout.ms"] == 6000
+    assert settings["heartbeat.interval.ms"] == 2000
+    # A topic that a source creates later is read within seconds, not after librdkafka's five minutes.
+    assert settings["topic.metadata.refresh.interval.ms"] <= 5000
 
 
 @pytest.mark.parametrize("names_record", ["true", "false"])

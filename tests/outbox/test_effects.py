@@ -52,6 +52,18 @@ def test_a_mark_never_goes_back_and_can_be_reset(broker: EmbeddedBroker) -> None
     assert guard_of(broker, "g").allowed(at("monotonic", 0))
 
 
+def test_a_member_that_was_cut_off_does_not_move_the_mark_back(broker: EmbeddedBroker) -> None:
+    broker.create_topic("cutoff", 1)
+    late, other = guard_of(broker, "c"), guard_of(broker, "c")
+    assert late.allowed(at("cutoff", 0))
+    other.mark("cutoff", 0, 8)
+    other.flush()
+    # It does not know yet that the partition is not its own any more.
+    late.done(at("cutoff", 2))
+    late.flush()
+    assert [guard_of(broker, "c").allowed(at("cutoff", each)) for each in (7, 8)] == [False, True]
+
+
 def test_a_partition_that_comes_back_has_the_mark_of_its_other_member(broker: EmbeddedBroker) -> None:
     broker.create_topic("moves", 1)
     one, other = guard_of(broker, "m"), guard_of(broker, "m")

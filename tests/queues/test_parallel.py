@@ -141,6 +141,29 @@ def test_two_consumers_share_and_hand_over(node: Any, topic: str, group: str) ->
     }
 
 
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_partitions_that_were_lost_while_paused_are_read_when_they_come_back(
+    node: Any, topic: str, group: str, assignor: str
+) -> None:
+    write_keys(node, topic, keys=100, rounds=4)
+    gate = threading.Event()
+    handled: set[tuple[bytes | None, bytes | None]] = set()
+
+    def handle(task: queue.QueueTask) -> None:
+        gate.wait()
+        handled.add((task.key, task.value))
+
+    settings = settings_of(node, group) | {"partition.assignment.strategy": assignor, "heartbeat.interval.ms": 300}
+    with strandline.parallel(settings, topic, handle, workers=4, grace_s=0.1):
+        other = Consumer(settings | {"enable.auto.commit": False})
+        other.subscribe([topic])
+        eventually(lambda: other.poll(0.05) is None and len(other.assignment()) == 1, "the other one has a partition")
+        gate.set()
+        eventually(lambda: len(handled) >= 100, "the first one goes on with the other partition")
+        other.close()
+        eventually(lambda: len(handled) == 400, "all were handled")
+
+
 def finished(node: Any, group: str, topic: str) -> set[tuple[int, int]]:
     """Return what the commits of a group say is done."""
     found: set[tuple[int, int]] = set()

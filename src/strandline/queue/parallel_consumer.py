@@ -334,6 +334,8 @@ class ParallelConsumer(BackgroundWork[_Work]):
                 heappush(self._delayed, (due_s, number, work))
 
     def _forget(self, places: set[Place]) -> None:
+        # librdkafka would keep their pause, and read nothing when they come back.
+        self._consumer.resume([TopicPartition(*place) for place in places])
         for place in places:
             self._progress.pop(place, None)
             self._stashed.pop(place, None)

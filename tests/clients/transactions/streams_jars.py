@@ -1,16 +1,15 @@
-"""Kafka Streams, brought by Maven beside the other jars, and the word count, compiled once into the cache."""
+"""Kafka Streams, brought by Maven beside the other jars, and its applications, compiled once into the cache."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
+from bench.java_sources import compiled
 from bench.kafka_jars import CACHE, KAFKA_VERSION, LOG4J_VERSION, KafkaUnavailable
 
-SOURCE = Path(__file__).resolve().parents[2] / "java" / "streams" / "WordCount.java"
+SOURCES = Path(__file__).resolve().parents[2] / "java" / "streams"
 LIBS = CACHE / "streams-libs"
 FETCH_TIMEOUT_S = 280
 _ARTIFACTS = (
@@ -20,14 +19,21 @@ _ARTIFACTS = (
 
 
 def word_count_command(logs: Path) -> list[str]:
-    """The command up to the word count's own arguments."""
+    """Return the command up to the word count's own arguments."""
+    class_path = streams_class_path()
+    settings = [f"-Dkafka.logs.dir={logs}", f"-Dlog4j2.configurationFile={CACHE / 'log4j2.properties'}"]
+    quick = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    return ["java", *quick, *settings, "-cp", class_path, "WordCount"]
+
+
+def streams_class_path() -> str:
+    """Return the class path of Kafka Streams and the applications, fetching and compiling them on first use."""
     for program in ("java", "javac", "mvn"):
         if shutil.which(program) is None:
             raise KafkaUnavailable(f"`{program}` is not on PATH")
     _fetch()
-    settings = [f"-Dkafka.logs.dir={logs}", f"-Dlog4j2.configurationFile={CACHE / 'log4j2.properties'}"]
-    quick = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return ["java", *quick, *settings, "-cp", f"{_compiled()}:{LIBS}/*", "WordCount"]
+    jars = f"{LIBS}/*"
+    return f"{compiled(SOURCES, jars, name='streams')}:{jars}"
 
 
 def _fetch() -> None:
@@ -50,15 +56,3 @@ def _fetch() -> None:
         raise KafkaUnavailable(f"Maven could not bring Kafka Streams: {done.stdout[-800:]}{done.stderr[-800:]}")
     # Written last, so that an interrupted download is repeated and not mistaken for a whole one.
     complete.touch()
-
-
-def _compiled() -> Path:
-    fingerprint = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
-    classes = CACHE / f"streams-{fingerprint}"
-    if not classes.exists():
-        fresh = Path(tempfile.mkdtemp(dir=CACHE))
-        command = ["javac", "-cp", f"{LIBS}/*", "-d", str(fresh), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        fresh.rename(classes)
-    return classes

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import psycopg
 
-from strandline.cdc.postgres import slots
-from strandline.cdc.postgres.connection import connect
+from strandline.cdc.postgres import publications, slots
+from strandline.cdc.postgres.connection import ChangesLost, connect
 from strandline.cdc.postgres.settings import PostgresCdcConfig
 from strandline.cdc.postgres.types import SESSION_SETTINGS
 from strandline.connect.failures import ConnectFailed
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class SlotGuard:
-    """Looks at a slot every `slot.guard.interval.ms`."""
+    """Looks at a slot and its publication every `slot.guard.interval.ms`."""
 
     def __init__(self, config: PostgresCdcConfig, on_stop: Callable[[ConnectFailed], None]) -> None:
         """`on_stop` ends the stream with a failure."""
@@ -76,9 +76,13 @@ class SlotGuard:
                 self._closing.wait(max(0.01, wait_s))
 
     def look(self) -> None:
-        """Look at the slot once, and do what the config says."""
+        """Look at the slot and the publication once, and do what the config says."""
         config = self._config
         self.state = state = slots.look(self._connected(), config)
+        if not publications.exists(self._connected(), config):
+            self._on_stop(ChangesLost(publications.missing_publication(config)))
+            self._closing.set()
+            return
         if state is None or state.held_bytes <= 0:
             return
         stop, warn = config.slot_guard_stop_bytes, config.slot_guard_warn_bytes

@@ -53,7 +53,7 @@ def inspect(config: PostgresCdcConfig, offsets: SourceOffsets) -> dict[str, Any]
             "slot": None if slot is None else _slot(config, slot),
             "publication": config.publication_name,
             "tables": _tables(connection, config),
-            "problems": _problems(config, position, slot),
+            "problems": _problems(config, position, slot) + _publication_problems(connection, config, position),
         }
 
 
@@ -122,12 +122,26 @@ def _problems(config: PostgresCdcConfig, position: WalPosition | None, slot: Slo
         found.append(f'the slot "{name}" holds {held}, and the next checkpoint may remove some of it')
     if config.slot_guard_warn_bytes and slot.held_bytes > config.slot_guard_warn_bytes:
         found.append(f'the slot "{name}" holds {held}, more than slot.guard.warn.bytes')
-    if not slot.is_active and slot.keep_limit == "-1" and slot.held_bytes:
+    # The slot of a snapshot is not read until the snapshot ends.
+    is_unread = not slot.is_active and (position is None or not position.is_snapshot)
+    if is_unread and slot.keep_limit == "-1" and slot.held_bytes:
         found.append(
             f'no task reads the slot "{name}", which holds {held} and will fill the disk of the database: start the '
             f"connector, drop the slot, or set max_slot_wal_keep_size"
         )
     return found
+
+
+def _publication_problems(
+    connection: psycopg.Connection[Any], config: PostgresCdcConfig, position: WalPosition | None
+) -> list[str]:
+    """Return what keeps changes of captured tables out of the stream."""
+    if position is None:
+        return []
+    if not publications.exists(connection, config):
+        return [publications.missing_publication(config)]
+    lacking = publications.lacking(connection, config, Tables(config, connection).is_streamed)
+    return [] if lacking is None else [lacking]
 
 
 def gauges(slot: SlotState | None, position: WalPosition | None) -> Mapping[str, float]:

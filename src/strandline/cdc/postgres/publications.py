@@ -7,7 +7,7 @@ when they were written. So a table that is added gives its changes from then on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,39 @@ def ensure(connection: psycopg.Connection[Any], config: PostgresCdcConfig, captu
         _create(connection, config, captured)
     elif mode == "filtered" and not found[0]:
         _change(connection, config, captured)
+
+
+def exists(connection: psycopg.Connection[Any], config: PostgresCdcConfig) -> bool:
+    """Return whether the publication exists."""
+    found = connection.execute("select from pg_publication where pubname = %s", (config.publication_name,)).fetchone()
+    return found is not None
+
+
+def missing_publication(config: PostgresCdcConfig) -> str:
+    """Return the message for a publication that was dropped behind a stored position."""
+    return (
+        f'the publication "{config.publication_name}" was dropped, so changes behind the stored position may be '
+        f"missing: set snapshot.mode=when_needed and restart the connector for a new snapshot"
+    )
+
+
+def lacking(
+    connection: psycopg.Connection[Any], config: PostgresCdcConfig, is_captured: Callable[[TableId], bool]
+) -> str | None:
+    """Return the message for captured tables that a publication of ours has not; None if it has all."""
+    if config.publication_autocreate_mode != "filtered":
+        # An administrator chooses the tables of the publication.
+        return None
+    present = {(each.schema, each.name) for each in published(connection, config)}
+    tables = candidates(connection, via_root=config.publish_via_partition_root)
+    found = [".".join(each) for each in tables if each not in present and is_captured(each)]
+    if not found:
+        return None
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f'the publication "{config.publication_name}" lacks the table {found[0]}{more}, so its changes are not '
+        f"captured: run `strandline connect restart --tasks`, and read the table by an incremental snapshot"
+    )
 
 
 def published(connection: psycopg.Connection[Any], config: PostgresCdcConfig) -> list[PublishedTable]:

@@ -146,6 +146,10 @@ class PostgresCdcSource(Source):
     def rows_now(self) -> tuple[PostgresMark, Iterator[Sequence[SourceRecord]]]:
         """Return every captured row as it is now, and the position of the WAL that this is."""
         with failures(self.config):
+            assert self._sql is not None
+            lacking = publications.lacking(self._sql, self.config, self._tables.is_streamed)
+            if lacking is not None:
+                raise ConnectFailed(lacking)
             reader = connect(self.config, _SETTINGS)
             with connect(self.config, _SETTINGS, replication=True) as exporter:
                 name = f"{self.config.slot_name[:40]}_rows_{exporter.info.backend_pid}"
@@ -204,12 +208,19 @@ class PostgresCdcSource(Source):
     def _read(self, stored: WalPosition | None) -> Iterator[Batch]:
         sql = self._sql
         assert sql is not None
+        mode = self.config.snapshot_mode
+        if stored is not None and not stored.is_snapshot and not publications.exists(sql, self.config):
+            # PostgreSQL 18 leaves changes without a publication out, and older servers do not decode them at all.
+            lost = ChangesLost(publications.missing_publication(self.config))
+            if mode != "when_needed":
+                raise lost
+            _log.warning("%s", lost)
+            self._drop_slot(sql)
         if self.config.publication_autocreate_mode != "no_tables":
             candidates = publications.candidates(sql, via_root=self.config.publish_via_partition_root)
             publications.ensure(sql, self.config, [each for each in candidates if self._tables.is_streamed(each)])
         else:
             publications.ensure(sql, self.config, ())
-        mode = self.config.snapshot_mode
         is_finished = stored is not None and not stored.is_snapshot
         if mode == "initial_only" and is_finished:
             return

@@ -15,11 +15,14 @@ from strandline.connect.herder.config_state import Config, TaskId
 from strandline.connect.tasks.task import ConnectTask
 
 BACKOFF_S: Final = 1.0
+BACKOFF_S_MIN: Final = 0.1
+"""The shortest pause, also if `errors.retry.delay.max.ms` is less."""
 BACKOFF_S_MAX: Final = 60.0
+"""The longest pause of a task whose settings cannot be read."""
 FENCED_S: Final = 5.0
 """A task that was fenced waits for the worker to learn whether it is still its own."""
 CALM_S: Final = 60.0
-"""A task that has run so long begins with the shortest back-off again."""
+"""A task that has run so long, or has committed something, begins with the shortest back-off again."""
 
 log = logging.getLogger("strandline.connect")
 
@@ -80,8 +83,9 @@ class TaskRunner:
                 await self.task.run()
                 return
             except (RetriableFailure, FencedOut) as error:
-                attempt = 0 if time.monotonic() - began_s > CALM_S else attempt
-                pause_s = min(BACKOFF_S * 2**attempt, BACKOFF_S_MAX)
+                if time.monotonic() - began_s > CALM_S or self._has_committed:
+                    attempt = 0
+                pause_s = min(BACKOFF_S * 2 ** min(attempt, 20), self._pause_s_max)
                 if isinstance(error, FencedOut):
                     pause_s = max(pause_s, FENCED_S)
                 attempt += 1
@@ -95,6 +99,16 @@ class TaskRunner:
                 return
             finally:
                 self.task = None
+
+    @property
+    def _has_committed(self) -> bool:
+        return self.task is not None and self.task.metrics.commits > 0
+
+    @property
+    def _pause_s_max(self) -> float:
+        if self.task is None:
+            return BACKOFF_S_MAX
+        return max(self.task.settings.errors_retry_delay_max_ms / 1000, BACKOFF_S_MIN)
 
     def _tell(self, state: str, trace: str | None = None) -> None:
         self.state = state

@@ -34,7 +34,11 @@ _READING: Final = {
     "queued.min.messages": 30_000,
     "queued.max.messages.kbytes": 16 * 1024,
     "fetch.wait.max.ms": 100,
+    # The default is five minutes, and so long a sink would not read a topic that a source has just created.
+    "topic.metadata.refresh.interval.ms": 5000,
 }
+HEARTBEAT_MS_MAX: Final = 3000
+"""librdkafka's default, which lets a session that is as short end before its first heartbeat."""
 POLL_S: Final = 0.2
 POLL_AFTER_S: Final = 5.0
 """How long a call of the sink may take before the consumer is polled beside it."""
@@ -120,6 +124,7 @@ class SinkTask(ConnectTask):
                 "isolation.level": "read_committed",
                 "partition.assignment.strategy": "cooperative-sticky",
                 "session.timeout.ms": context.session_timeout_ms,
+                "heartbeat.interval.ms": min(HEARTBEAT_MS_MAX, context.session_timeout_ms // 3),
                 **_READING,
             }
             | client_overrides(context.properties, "consumer")
@@ -308,8 +313,10 @@ class SinkTask(ConnectTask):
                 each.offset = offset
         consumer.incremental_assign(partitions)
         self._assigned.update(places)
-        if self._is_held and partitions:
-            consumer.pause([self._kafka.TopicPartition(*each) for each in places])
+        if partitions:
+            # librdkafka keeps the pause of a partition that was lost while it was paused.
+            again = [self._kafka.TopicPartition(*each) for each in places]
+            (consumer.pause if self._is_held else consumer.resume)(again)
 
     def _on_revoke(self, consumer: Any, partitions: Sequence[Any]) -> None:
         places = [TopicPosition(each.topic, each.partition) for each in partitions]

@@ -127,6 +127,11 @@ class PostgresDatabase(ArrayDatabase):
             return RecordFailed(said)
         if state == "42P10":
             return ConnectFailed(f"{said}; the columns of pk.fields need a primary key or unique index")
+        if state == "42501":
+            return ConnectFailed(
+                f"{said}; the user of connection.url needs CREATE on the schema to make tables, and "
+                f"SELECT, INSERT, UPDATE and DELETE on tables that exist: grant them"
+            )
         return ConnectFailed(said)
 
     def begin(self) -> None:
