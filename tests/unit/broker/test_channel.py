@@ -170,6 +170,27 @@ def test_a_peer_that_was_cut_off_is_found_again_soon_after() -> None:
     assert world.answered == ["a", "c"]
 
 
+def test_each_reason_is_logged_once_until_the_peer_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """An administrator who mends one reason has to see the next one."""
+    world = World()
+    server = world.server
+    assert server is not None
+    nonsense = struct.pack(">ii", -1, 0), struct.pack(">iib", 5, 0, -1)
+    for name, sent in zip("abcd", nonsense * 2, strict=True):
+        server.on_request = lambda transport, number, _, sent=sent: transport.send(sent)
+        world.ask(name)
+        world.run(5)
+    assert len([each for each in caplog.messages if "cannot reach" in each]) == 2
+    server.on_request = server.echo
+    world.ask("e")
+    world.run(5)
+    assert world.answered == ["e"]
+    server.on_request = lambda transport, number, _: transport.send(nonsense[0])
+    world.ask("f")
+    world.run(5)
+    assert len([each for each in caplog.messages if "cannot reach" in each]) == 3
+
+
 @pytest.mark.parametrize(
     "nonsense",
     [

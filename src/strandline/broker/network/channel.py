@@ -44,6 +44,8 @@ CONNECT_TIMEOUT_S: Final = 3.0
 """A lost SYN is repeated after one second, and again after two more."""
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
+REASONS_MAX: Final = 8
+"""Reasons of one channel that are logged before its peer answers again."""
 API_VERSIONS: Final = 18
 RENEWAL_SHARE: Final = 0.85
 """The part of a session after which this node authenticates again; up to a tenth more, by chance."""
@@ -80,6 +82,8 @@ class Channel:
         self._correlation_id = -1
         self._failures = 0
         """Attempts and connections in a row that came to nothing."""
+        self._logged: set[str] = set()
+        """Why: each reason is logged once, until the peer answers."""
         self._retry_at = 0.0
         self._connecting: TimerHandle | None = None
         """The next attempt, or the end of the patience with this one."""
@@ -246,6 +250,7 @@ class Channel:
         if self._failures:
             log.info("reached %s again", self)
             self._failures = 0
+            self._logged.clear()
 
     def on_over(self, stream: AnswerStream, reason: str) -> None:
         if stream is self._stream:
@@ -286,7 +291,8 @@ class Channel:
             self._failures += 1
             backoff_s = min(BACKOFF_S_MAX, BACKOFF_S * 2 ** min(self._failures - 1, 10))
             self._retry_at = now + backoff_s * (0.8 + 0.4 * self._runtime.random.random())
-            if self._failures == 1:
+            if reason not in self._logged and len(self._logged) < REASONS_MAX:
+                self._logged.add(reason)
                 host, port = self.address
                 log.warning("cannot reach %s: %s", self, reason, extra=fields(host=host, port=port, reason=reason))
         expired = [asked for asked in lost if asked.deadline <= now]
