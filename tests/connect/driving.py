@@ -50,8 +50,8 @@ class Store:
 @asynccontextmanager
 async def opened(source: Source) -> AsyncIterator[Source]:
     """Open a source, and close it."""
-    await _call(source.open)
     try:
+        await _call(source.open)
         yield source
     finally:
         await _call(source.close)
