@@ -571,4 +571,44 @@ TRAPS: dict[str, Trap] = {
         "config providers and class names without a list",
         "classes, paths and variables only by rules of the worker; secrets are never stored or shown resolved",
     ),
+    "capture-lost": Trap(
+        "a change of a database never comes to the log, though the position says that it is done with",
+        "slots that are confirmed before the log has the changes; snapshots apart from their slot; deletes between two",
+        "one snapshot for slot and rows; position and records in one transaction; the database learns it behind that",
+    ),
+    "capture-doubled": Trap(
+        "a change of a database comes twice, was rolled back, or comes without the rest of its transaction",
+        "Debezium, which delivers at least once, and without the borders of transactions",
+        "skip what ends before the stored position, and commit a transaction of the database in one of the log",
+    ),
+    "capture-shape": Trap(
+        "a row is read with the columns of another moment, or a value that was not sent is taken for NULL",
+        "schema caches behind ALTER TABLE; TOAST; metadata of the binlog",
+        "take the shape from the stream, and tell a value that did not change from one that is null",
+    ),
+    "replica-table": Trap(
+        "a table that follows a topic has another row than its source, though no record was lost",
+        "sinks that write Debezium's placeholder for large values; offsets apart from rows",
+        "write what the event has and leave the rest; fail where a value is unknown; offsets in the rows' transaction",
+    ),
+    "outbox-relay": Trap(
+        "an event of an outbox is sent twice, out of the order of its key, or never",
+        "relays with a position (a sequence number commits late), or with SKIP LOCKED; two relays at a time",
+        "what is left in the table is sent in its order by one relay, and the ids of the rows are with the records",
+    ),
+    "inbox-once": Trap(
+        "a message has its effect twice, or not at all, though an inbox was asked",
+        "a check and a write apart; ids that are committed before the effect",
+        "a unique key of consumer and message decides, in the transaction of the effect",
+    ),
+    "effects-mark": Trap(
+        "effects that ran before run again, or are held back although they never ran",
+        "groups that are rewound; members that are cut off; topics that are made again",
+        "a mark only grows, is of one topic id, and is stored before the offsets that it covers",
+    ),
+    "sqlite-shipping": Trap(
+        "a restored database is none that there ever was",
+        "Litestream, which meets WALs that were begun again, writers that were killed, and files that were replaced",
+        "ship whole transactions; go on only where the sum of all pages is right, and compare it in each restore",
+    ),
 }
