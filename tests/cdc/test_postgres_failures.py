@@ -172,6 +172,13 @@ def test_a_slot_that_waits_for_its_snapshot_is_no_problem(postgres: str) -> None
     assert captured.source().inspect(captured)["problems"] == []
 
 
+def test_a_slot_that_was_advanced_is_a_problem(postgres: str) -> None:
+    captured = begun(postgres)
+    run_sql(postgres, "insert into t values (3)")
+    run_sql(postgres, f"select pg_replication_slot_advance('{slot_of(captured)}', pg_current_wal_lsn())")
+    assert "past the stored position" in str(captured.source().inspect(captured)["problems"])
+
+
 def test_a_table_that_the_publication_lacks_is_a_problem(postgres: str) -> None:
     captured = begun(postgres, publication_autocreate_mode="filtered", table_include_list="public.*")
     assert "lacks" not in str(captured.source().inspect(captured)["problems"])
@@ -313,7 +320,7 @@ def test_the_guard_acts_before_the_disk_is_full(postgres: str, action: str) -> N
         "create table filler (n text)",
         "insert into filler select repeat('x', 500) from generate_series(1, 3000)",
     )
-    sentence = "make room for WAL and restart" if action == "fail" else "so it was dropped"
+    sentence = "make room for WAL and run" if action == "fail" else "so it was dropped"
 
     failures: list[str] = []
 

@@ -198,7 +198,7 @@ def test_failed_task_is_exit_code_5_with_one_sentence_and_is_restarted(cli: Comm
     assert failed["reason"]
     assert "\n" not in failed["reason"]
     Path("in.txt").write_text("a,b\n1,2\n")
-    assert "task 0" in cli.ok("connect", "restart", name, "--tasks", "--failed").lines[0]
+    assert cli.ok("connect", "restart", name).lines == [f"{name} restarts: connector, task 0"]
     wait_until(lambda: state_of(cli, name) == ["RUNNING", "RUNNING"], "it runs again")
 
 

@@ -32,6 +32,7 @@ from strandline.connect.schema import (
     struct,
 )
 from strandline.connect.sink import RecordList
+from strandline.connect.tasks.tolerance import TASK_PUT, BadRecord
 
 __all__ = ["server", "target"]
 
@@ -347,3 +348,10 @@ def test_only_files_that_the_worker_allows_are_opened(tmp_path: Path) -> None:
     sink.paths = PathRules([])
     with pytest.raises(InvalidConnectorConfig, match=r"allowed\.paths"):
         sink.open()
+
+
+@pytest.mark.parametrize(
+    "said", ["t-0 at offset 3 has no key", "the value of t-0 at offset 3 is no object", "too long"]
+)
+def test_a_failed_record_is_named_once(said: str) -> None:
+    assert str(BadRecord(TASK_PUT, "t-0 at offset 3", RecordFailed(said))).count("t-0 at offset 3") == 1

@@ -102,6 +102,51 @@ def test_a_connection_that_commits_by_itself_is_refused(postgres: str) -> None:
         outbox.add(object(), "orders", "k", "1")
 
 
+def test_an_engine_of_sqlalchemy_that_commits_by_itself_is_refused(postgres: str) -> None:
+    engine = sa.create_engine(url_of(postgres), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        outbox.create(connection)
+        with pytest.raises(outbox.NotInTransaction, match="AUTOCOMMIT"):
+            outbox.add(connection, "orders", "k", "1")
+    with Session(engine) as session, pytest.raises(outbox.NotInTransaction):
+        outbox.add(session, "orders", "k", "1")
+    engine.dispose()
+    assert rows_of(postgres) == []
+    with pytest.raises(TypeError, match="Engine is no session"):
+        outbox.add(engine, "orders", "k", "1")
+
+
+async def test_an_async_engine_that_commits_by_itself_is_refused(postgres: str) -> None:
+    engine = create_async_engine(url_of(postgres), isolation_level="AUTOCOMMIT")
+    async with engine.connect() as connection:
+        await outbox.create(connection)
+    async with AsyncSession(engine) as session:
+        with pytest.raises(outbox.NotInTransaction):
+            await outbox.add(session, "orders", "k", "1")
+    await engine.dispose()
+    assert rows_of(postgres) == []
+
+
+def test_a_listener_that_begins_transactions_of_sqlite_is_no_autocommit() -> None:
+    engine = sa.create_engine("sqlite://")
+
+    @sa.event.listens_for(engine, "connect")
+    def leave_to_listener(connection: sqlite3.Connection, _: object) -> None:
+        connection.isolation_level = None
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    with engine.connect() as connection:
+        outbox.create(connection)
+        connection.commit()
+        outbox.add(connection, "orders", "k", "1")
+        connection.rollback()
+        assert connection.scalar(sa.text("SELECT count(*) FROM outbox")) == 0
+    engine.dispose()
+
+
 def test_an_event_without_a_table_is_a_message_of_its_transaction(postgres: str) -> None:
     with psycopg.connect(postgres) as connection:
         connection.execute("SELECT pg_create_logical_replication_slot('emitted', 'test_decoding')")
@@ -171,6 +216,8 @@ def test_events_are_encoded(event: Any, payload: bytes | None, kind: str) -> Non
         ({"event": "x" * 1_000_001}, "1,000,00. bytes"),
         ({"headers": {"a": 1}}, "must be text"),
         ({"headers": {"id": "1"}}, "written by the relay"),
+        ({"headers": [("a", "b")]}, "are list, and must be a dict"),
+        ({"event_type": "x" * 256}, "the type of an event for t has 256 characters"),
         ({"event_type": "\ud800"}, "cannot hold"),
         ({"id": "7"}, "no UUID"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.outbox.relays import messages_of, wait_until
 
@@ -62,6 +62,17 @@ def test_a_member_that_was_cut_off_does_not_move_the_mark_back(broker: EmbeddedB
     late.done(at("cutoff", 2))
     late.flush()
     assert [guard_of(broker, "c").allowed(at("cutoff", each)) for each in (7, 8)] == [False, True]
+
+
+def test_partitions_of_the_clients_callback_are_read_again(broker: EmbeddedBroker) -> None:
+    broker.create_topic("callback", 1)
+    one, other = guard_of(broker, "cb"), guard_of(broker, "cb")
+    one.mark("callback", 0, 2)
+    one.flush()
+    other.mark("callback", 0, 8)
+    other.flush()
+    one.assigned([TopicPartition("callback", 0)])
+    assert not one.allowed(at("callback", 5))
 
 
 def test_a_partition_that_comes_back_has_the_mark_of_its_other_member(broker: EmbeddedBroker) -> None:

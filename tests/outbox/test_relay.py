@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.outbox.relays import by_key, messages_of, relaying, values_of, wait_u
 
 from strandline import EmbeddedBroker, outbox
 from strandline.connect.failures import ConnectFailed
+from strandline.outbox.postgres_database import PostgresOutbox
 from strandline.outbox.relay import OutboxRelay, RelaySettings
 
 
@@ -150,6 +152,22 @@ def test_a_row_that_is_not_valid_stops_the_relay_or_is_parked(postgres: str, bro
     assert "cannot be sent" in why
 
 
+def test_a_row_that_its_topic_does_not_take_is_named_or_parked(postgres: str, broker: EmbeddedBroker) -> None:
+    broker.create_topic("narrow", 1, max_message_bytes=2000)
+    with psycopg.connect(postgres) as connection:
+        outbox.create(connection)
+        outbox.add(connection, "narrow", "k", "k:1")
+        large = outbox.add(connection, "narrow", "k", random.Random(27).randbytes(5000))
+        outbox.add(connection, "narrow", "k", "k:2")
+    with pytest.raises(ConnectFailed, match=rf"{large}.*cannot be sent: topic narrow does not take it"):
+        OutboxRelay(postgres, broker.bootstrap).run()
+    assert values_of(broker.bootstrap, "narrow") == ["k:1"]
+    with relaying(postgres, broker.bootstrap, invalid="park") as relay:
+        wait_until(lambda: relay.counts.sent == 1, "the row behind it is sent")
+    assert relay.counts.parked == 1
+    assert values_of(broker.bootstrap, "narrow") == ["k:1", "k:2"]
+
+
 def test_rows_can_be_marked_instead_of_deleted(postgres: str, broker: EmbeddedBroker) -> None:
     broker.create_topic("marked", 1)
     with psycopg.connect(postgres) as connection:
@@ -258,6 +276,62 @@ def test_a_missing_table_or_a_role_without_rights_is_named(
     match = "may not use outbox.*grant SELECT" if has_table else "no table outbox: create it"
     with pytest.raises(ConnectFailed, match=match):
         OutboxRelay(dsn, broker.bootstrap).run()
+
+
+def test_a_table_that_was_made_again_is_moved_by_one_relay(postgres: str, broker: EmbeddedBroker) -> None:
+    broker.create_topic("replaced", 1)
+
+    def add(numbers: range) -> None:
+        for number in numbers:
+            with psycopg.connect(postgres) as connection:
+                outbox.add(connection, "replaced", "k", f"k:{number}")
+
+    with psycopg.connect(postgres) as connection:
+        outbox.create(connection)
+    with relaying(postgres, broker.bootstrap) as first:
+        wait_until(first.is_active.is_set, "it works")
+        with psycopg.connect(postgres) as connection:
+            connection.execute("DROP TABLE outbox")
+            outbox.create(connection)
+        with relaying(postgres, broker.bootstrap) as second:
+            # It takes the lock of the new table; the first one has that of the table before.
+            wait_until(second.is_active.is_set, "the second works")
+            add(range(20))
+            wait_until(lambda: len(values_of(broker.bootstrap, "replaced")) >= 20, "they are sent")
+            wait_until(lambda: not first.is_active.is_set(), "the first gives up")
+            assert first.counts.sent == 0
+    assert values_of(broker.bootstrap, "replaced") == [f"k:{number}" for number in range(20)]
+
+
+def test_a_relay_by_another_name_of_the_table_finishes_what_was_begun(postgres: str) -> None:
+    with psycopg.connect(postgres) as connection:
+        outbox.create(connection)
+    identities = set()
+    for name in ("outbox", "public.outbox", "events"):
+        if name == "events":
+            with psycopg.connect(postgres) as connection:
+                connection.execute("ALTER TABLE outbox RENAME TO events")
+        database = PostgresOutbox(postgres, name)
+        database.open()
+        identities.add(database.identity)
+        database.close()
+    assert len(identities) == 1
+
+
+def test_a_type_that_was_changed_does_not_end_the_relay(postgres: str, broker: EmbeddedBroker) -> None:
+    broker.create_topic("altered", 1)
+    with psycopg.connect(postgres) as connection:
+        outbox.create(connection)
+    with relaying(postgres, broker.bootstrap) as relay:
+        for number in range(8):
+            # psycopg prepares a statement when it is executed the sixth time.
+            with psycopg.connect(postgres) as connection:
+                outbox.add(connection, "altered", "k", f"k:{number}")
+            wait_until(lambda: relay.counts.sent > number, "it is sent")  # noqa: B023
+        with psycopg.connect(postgres) as connection:
+            connection.execute("ALTER TABLE outbox ALTER aggregateid TYPE text")
+            outbox.add(connection, "altered", "k", "k:8")
+        wait_until(lambda: relay.counts.sent == 9, "it goes on")
 
 
 def test_settings_of_a_relay_are_checked() -> None:

@@ -102,6 +102,7 @@ def test_a_second_shipper_fences_the_first(bootstrap: str, tmp_path: Path) -> No
         writer.insert(3)
         assert first.wait() == 1
         assert f"another shipper writes to topic {name} now" in first.log.read_text()
+        assert "FATAL" not in first.log.read_text(), "librdkafka's own line"
         ship_once(bootstrap, database, name)
         expected = file_of(database, tmp_path)
     topic = topic_of(bootstrap, name)

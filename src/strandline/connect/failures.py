@@ -30,6 +30,13 @@ class RecordFailed(ConnectFailed):
         self.record = record
 
 
+class RecordsRefused(ConnectFailed):
+    """The cluster does not take a record of a transaction, because of its size, its topic's name or its topic's rules.
+
+    Which of the records it is, is not known.
+    """
+
+
 class SchemaRefused(RecordFailed):
     """The registry does not take the schema of a record, because it would break the readers of those before."""
 

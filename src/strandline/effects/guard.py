@@ -100,8 +100,12 @@ class EffectsGuard:
                 self._changed |= changed
                 raise
 
-    def assigned(self, places: Iterable[Place]) -> None:
-        """Read the marks of these partitions again before they are used: another member may have moved them."""
+    def assigned(self, partitions: Iterable[Any]) -> None:
+        """Read the marks of these partitions again before they are used: another member may have moved them.
+
+        They are pairs, or what the callback of a client has: objects with `topic` and `partition`.
+        """
+        places = [each if isinstance(each, tuple) else (each.topic, each.partition) for each in partitions]
         self.flush()
         with self._lock:
             self._read_s = -math.inf

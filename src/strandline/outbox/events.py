@@ -17,7 +17,7 @@ from strandline.errors import PeerError
 MESSAGE_BYTES_MAX: Final = 1_000_000
 """Key, value and headers together; a little below Kafka's default of `max.message.bytes`."""
 KEY_LENGTH_MAX: Final = 255
-"""Debezium's column `aggregateid` has as many characters."""
+"""Debezium's columns `aggregateid` and `type` have as many characters."""
 TOPIC_NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}", re.ASCII)
 HEADER_ID: Final = "id"
 HEADER_TYPE: Final = "eventType"
@@ -63,7 +63,7 @@ def event_of(
         event_id,
         topic,
         _key_text(topic, key),
-        _text(event_type, f"the type of an event for {topic}"),
+        _short_text(event_type, f"the type of an event for {topic}"),
         _payload(topic, event),
         _headers_text(topic, headers),
     )
@@ -83,9 +83,13 @@ def _key_text(topic: str, key: Any) -> str | None:
             raise EventInvalid(f"the key of an event for {topic} is not UTF-8: encode it as text") from None
     if not isinstance(key, str | int | uuid.UUID) or isinstance(key, bool):
         raise EventInvalid(f"the key of an event for {topic} is {type(key).__name__}, and must be text or a number")
-    text = _text(str(key), f"the key of an event for {topic}")
+    return _short_text(str(key), f"the key of an event for {topic}")
+
+
+def _short_text(value: Any, what: str) -> str:
+    text = _text(value, what)
     if len(text) > KEY_LENGTH_MAX:
-        raise EventInvalid(f"the key of an event for {topic} has {len(text)} characters; {KEY_LENGTH_MAX} are allowed")
+        raise EventInvalid(f"{what} has {len(text)} characters; {KEY_LENGTH_MAX} are allowed")
     return text
 
 
@@ -143,6 +147,8 @@ def _plain(value: Any) -> Any:
 def _headers_text(topic: str, headers: Mapping[str, str] | None) -> str | None:
     if not headers:
         return None
+    if not isinstance(headers, Mapping):
+        raise EventInvalid(f"the headers of an event for {topic} are {type(headers).__name__}, and must be a dict")
     for name, value in headers.items():
         _text(name, f"the name of a header of an event for {topic}")
         _text(value, f"the header {name} of an event for {topic}")

@@ -19,7 +19,7 @@ from psycopg import errors, sql
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
 from strandline.outbox.rows import PARKED_SHOWN_MAX, AfterSend, OutboxRow, OutboxStatus
-from strandline.outbox.tables import CHANNEL, QualifiedTable
+from strandline.outbox.tables import CHANNEL, DEFAULT_TABLE, QualifiedTable
 
 CONNECT_S_MAX: Final = 10
 _LOCK_CLASS: Final = 0x5374724F
@@ -58,7 +58,8 @@ class PostgresOutbox:
             assert row is not None
             self._oid = row[0]
             parts = "/".join(str(each) for each in row)
-            self.identity = f"{self._text}-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
+            # Without the name: it has several forms, and a table that is renamed is still the same one.
+            self.identity = f"{DEFAULT_TABLE}-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
 
     def try_lock(self) -> bool:
@@ -70,12 +71,15 @@ class PostgresOutbox:
         query = sql.SQL(
             "SELECT seq, uuid_send(id), aggregatetype, aggregateid, type, payload, headers, "
             # Infinity, which a row may have, is no number.
-            "(date_part('epoch', least(greatest(created_at, 'epoch'), clock_timestamp())) * 1000)::bigint FROM {} "
-            "WHERE sent_at IS NULL AND failed IS NULL ORDER BY seq LIMIT %s"
-        ).format(self._table)
+            "(date_part('epoch', least(greatest(created_at, 'epoch'), clock_timestamp())) * 1000)::bigint, "
+            "(SELECT {}::regclass::oid) FROM {} WHERE sent_at IS NULL AND failed IS NULL ORDER BY seq LIMIT %s"
+        ).format(self._table.as_string(self._session), self._table)
         with _failures(self._text):
             found = self._session.execute(query, [limit], binary=True).fetchall()
-        return [OutboxRow(*each) for each in found]
+        if found and found[0][-1] != self._oid:
+            # The lock is that of the table before, so another relay may move the rows of this one.
+            raise RetriableFailure(f"the table {self._text} was replaced by another one of this name")
+        return [OutboxRow(*each[:-1]) for each in found]
 
     def settle(self, ids: Sequence[bytes], after: AfterSend) -> None:
         if after == "delete":
@@ -141,6 +145,9 @@ def _failures(table: str) -> Iterator[None]:
         raise ConnectFailed(
             f"the role of the relay may not use {table}: {_first_line(error)}; grant SELECT, UPDATE and DELETE"
         ) from None
+    except errors.FeatureNotSupported as error:
+        # A prepared statement does not survive ALTER COLUMN TYPE; another session prepares it anew.
+        raise RetriableFailure(f"the table {table} was altered: {_first_line(error)}") from None
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise RetriableFailure(f"the database of {table} is away or busy: {_first_line(error)}") from None
     except psycopg.Error as error:

@@ -15,16 +15,27 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from strandline.connect.failures import ConnectFailed, FencedOut, RetriableFailure
+from strandline.connect.failures import ConnectFailed, FencedOut, RecordsRefused, RetriableFailure
 from strandline.connect.herder.config_state import StateRecord
 from strandline.connect.herder.state_topics import StateReader, prepare_topic
 from strandline.connect.tasks.conversion import OutMessage
 from strandline.connect.tasks.task_producer import TaskProducer
-from strandline.outbox.rows import AfterSend, OnInvalid, OutboxDatabase, OutgoingEvent, packed, sort_rows, unpacked
+from strandline.outbox.rows import (
+    AfterSend,
+    OnInvalid,
+    OutboxDatabase,
+    OutboxRow,
+    OutgoingEvent,
+    RowInvalid,
+    invalid_row,
+    packed,
+    sort_rows,
+    unpacked,
+)
 from strandline.outbox.tables import DEFAULT_TABLE
 from strandline.runtime.fault_points import fault_point
 
@@ -138,12 +149,19 @@ class OutboxRelay:
                 return
             prepare_topic(self._bootstrap, STATE_TOPIC, 1, READ_S_MAX, is_single=True)
             name = f"strandline-outbox-{database.identity}"
-            producer = TaskProducer(self._bootstrap, name, STATE_TOPIC, self.settings.producer)
+            producer = self._producer(name)
             self._take_over(database, name)
             self.is_active.set()
             log.info("outbox relay of %s works as %s", self.settings.table, name)
             while not self._is_stopping.is_set():
-                if not self._move(database, producer, name):
+                try:
+                    has_moved = self._move(database, producer, name)
+                except RecordsRefused:
+                    producer.close()
+                    self._move_one_by_one(database, name)
+                    producer = self._producer(name)
+                    continue
+                if not has_moved:
                     if is_once:
                         return
                     database.wait(self.settings.poll_s)
@@ -181,19 +199,56 @@ class OutboxRelay:
         fault_point("outbox-read")
         found = sort_rows(rows, self.settings.invalid)
         for row, why in found.invalid:
-            log.error("%s", why)
-            database.park(row, str(why))
-            self.counts.parked += 1
+            self._park(database, row, why)
         if found.ids:
-            producer.send(map(outgoing_message, found.events))
-            fault_point("outbox-sent")
-            producer.commit([StateRecord(_state_key(name), json.dumps({"sent": packed(found.ids)}).encode())])
-            fault_point("outbox-committed")
-            database.settle(found.ids, self.settings.after)
-            fault_point("outbox-settled")
-            self.counts.sent += len(found.ids)
-            self.counts.batches += 1
+            self._send(database, producer, name, found.events, found.ids)
         return True
+
+    def _producer(self, name: str) -> TaskProducer:
+        return TaskProducer(self._bootstrap, name, STATE_TOPIC, self.settings.producer)
+
+    def _move_one_by_one(self, database: OutboxDatabase, name: str) -> None:
+        """Move a batch that was refused, each row alone, up to the row that its topic does not take."""
+        producer = self._producer(name)
+        try:
+            for row in database.rows(self.settings.batch_rows):
+                found = sort_rows([row], self.settings.invalid)
+                if not found.ids:
+                    continue
+                try:
+                    self._send(database, producer, name, found.events, found.ids)
+                except RecordsRefused as refused:
+                    invalid = invalid_row(row, f"topic {row.topic} does not take it: {refused}")
+                    if self.settings.invalid == "stop":
+                        raise invalid from None
+                    self._park(database, row, invalid)
+                    # librdkafka cannot use a producer again whose record was refused.
+                    return
+        finally:
+            producer.close()
+
+    def _send(
+        self,
+        database: OutboxDatabase,
+        producer: TaskProducer,
+        name: str,
+        events: Sequence[OutgoingEvent],
+        ids: Sequence[bytes],
+    ) -> None:
+        """Send events in a transaction, and settle their rows."""
+        producer.send(map(outgoing_message, events))
+        fault_point("outbox-sent")
+        producer.commit([StateRecord(_state_key(name), json.dumps({"sent": packed(ids)}).encode())])
+        fault_point("outbox-committed")
+        database.settle(ids, self.settings.after)
+        fault_point("outbox-settled")
+        self.counts.sent += len(ids)
+        self.counts.batches += 1
+
+    def _park(self, database: OutboxDatabase, row: OutboxRow, why: RowInvalid) -> None:
+        log.error("%s", why)
+        database.park(row, str(why))
+        self.counts.parked += 1
 
 
 def _state_key(name: str) -> bytes:

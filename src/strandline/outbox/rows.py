@@ -94,9 +94,9 @@ class OutboxDatabase(Protocol):
 def outgoing(row: OutboxRow, now_ms: int, bytes_max: int = MESSAGE_BYTES_MAX) -> OutgoingEvent:
     """Return the record of a row. Raise RowInvalid, because rows may be inserted by other programs, too."""
     if row.wrong:
-        raise _invalid(row, row.wrong)
+        raise invalid_row(row, row.wrong)
     if not TOPIC_NAME.fullmatch(row.topic):
-        raise _invalid(row, f"aggregatetype {row.topic!r} is no name of a topic")
+        raise invalid_row(row, f"aggregatetype {row.topic!r} is no name of a topic")
     headers = [(HEADER_ID, _dashed(row.id).encode())]
     if row.type:
         headers.append((HEADER_TYPE, row.type.encode()))
@@ -105,7 +105,7 @@ def outgoing(row: OutboxRow, now_ms: int, bytes_max: int = MESSAGE_BYTES_MAX) ->
     key = None if row.key is None else row.key.encode()
     size = len(row.payload or b"") + len(key or b"") + len(row.headers or "")
     if size > bytes_max:
-        raise _invalid(row, f"it has {size:,} bytes, and {bytes_max:,} are allowed")
+        raise invalid_row(row, f"it has {size:,} bytes, and {bytes_max:,} are allowed")
     # Brokers refuse timestamps of the future, which a clock that jumped leaves in the table.
     return OutgoingEvent(row.topic, key, row.payload, max(0, min(row.created_ms, now_ms)), headers)
 
@@ -164,13 +164,14 @@ def _headers(row: OutboxRow) -> list[tuple[str, bytes]]:
     try:
         given = json.loads(row.headers or "{}")
     except ValueError:
-        raise _invalid(row, "its headers are no JSON") from None
+        raise invalid_row(row, "its headers are no JSON") from None
     if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
-        raise _invalid(row, "its headers are no JSON object of texts")
+        raise invalid_row(row, "its headers are no JSON object of texts")
     return [(name, value.encode("utf-8", "replace")) for name, value in given.items()]
 
 
-def _invalid(row: OutboxRow, why: str) -> RowInvalid:
+def invalid_row(row: OutboxRow, why: str) -> RowInvalid:
+    """Return the failure of a row."""
     name = _dashed(row.id) if row.id else "without a valid id"
     return RowInvalid(
         f"the outbox row {name} (seq {row.seq}) cannot be sent: {why}. Correct or delete it, or set invalid rows to be "

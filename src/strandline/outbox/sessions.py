@@ -40,10 +40,21 @@ class Statement(NamedTuple):
     session: Any
     kind: SessionKind
     dialect: str
+    is_transaction_needed: bool = False
 
     def run(self, sql: str, parameters: Parameters) -> Any:
         """Run it. Return the number of rows that it changed, or an awaitable of that."""
+        if self.is_transaction_needed and self.kind == _SQLALCHEMY_ASYNC:
+            return self._run_checked_async(sql, parameters)
         return _RUN[self.kind](self.session, sql, parameters)
+
+    async def _run_checked_async(self, sql: str, parameters: Parameters) -> int:
+        session = self.session
+        connection = await session.connection() if hasattr(session, "get_bind") else session
+        if not connection.in_transaction():
+            await connection.begin()
+        _check_driver((await connection.get_raw_connection()).dbapi_connection)
+        return await _run_sqlalchemy_async(connection, sql, parameters)
 
     def run_first(self, sql: str, parameters: Mapping[str, str]) -> Any:
         """Run it as `run` does. If it begins a transaction of psycopg, BEGIN costs no round trip of its own."""
@@ -65,6 +76,9 @@ class Statement(NamedTuple):
         return int(await self.run(sql, parameters))
 
 
+_SQLALCHEMY_ASYNC: Final = SessionKind("sqlalchemy", True)
+
+
 def statement_on(session: Any, *, is_transaction_needed: bool = True) -> Statement:
     """Return how to run statements on a session. Raise TypeError if its library is not known."""
     if session is None or isinstance(session, str):
@@ -78,7 +92,7 @@ def statement_on(session: Any, *, is_transaction_needed: bool = True) -> Stateme
     dialect = _DIALECT[kind.library](session)
     if is_transaction_needed:
         _check_transaction(kind, session)
-    return Statement(session, kind, known_dialect(dialect))
+    return Statement(session, kind, known_dialect(dialect), is_transaction_needed)
 
 
 @lru_cache(256)
@@ -86,7 +100,9 @@ def _kind_of(session_class: type) -> SessionKind | None:
     for base in session_class.__mro__:
         library = base.__module__.partition(".")[0]
         if library == "sqlalchemy":
-            return SessionKind(library, ".asyncio" in base.__module__)
+            # An engine or a sessionmaker is of this library, too.
+            is_session = hasattr(session_class, "execute")
+            return SessionKind(library, ".asyncio" in base.__module__) if is_session else None
         if library == "psycopg":
             return SessionKind(library, "Async" in base.__name__)
         if library == "django" or (library == "sqlite3" and base.__name__ in ("Connection", "Cursor")):
@@ -121,9 +137,37 @@ def _check_transaction(kind: SessionKind, session: Any) -> None:
             is_alone = connection.isolation_level is None and not connection.in_transaction
             advice = "execute BEGIN first"
         case _:
+            if not kind.is_async:
+                connection = session.connection() if hasattr(session, "get_bind") else session
+                if not connection.in_transaction():
+                    # The first statement would do this, and a listener of it may execute BEGIN.
+                    connection.begin()
+                _check_driver(connection.connection.dbapi_connection)
             return
     if is_alone:
         raise NotInTransaction(f"the connection is in autocommit mode and has no transaction: {advice}")
+
+
+def _check_driver(connection: Any) -> None:
+    """Raise NotInTransaction if SQLAlchemy's connection of a driver commits each statement."""
+    is_alone = getattr(connection, "autocommit", None)
+    if not isinstance(is_alone, bool):
+        # Drivers of SQLite; from Python 3.12 on their `autocommit` is a number, too.
+        is_alone = getattr(connection, "isolation_level", "") is None
+    if is_alone and not _has_begun(connection):
+        raise NotInTransaction(
+            "the connection is in autocommit mode and has no transaction: use an engine or connection without "
+            'isolation_level="AUTOCOMMIT"'
+        )
+
+
+def _has_begun(connection: Any) -> bool:
+    info = getattr(connection, "info", None)
+    if info is not None and hasattr(info, "transaction_status"):
+        return bool(info.transaction_status != _IDLE)
+    # That of aiosqlite is behind SQLAlchemy's.
+    driver = getattr(connection, "driver_connection", connection)
+    return bool(getattr(driver, "in_transaction", False))
 
 
 def _connection_of(session: Any) -> Any:

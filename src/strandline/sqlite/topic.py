@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -44,6 +45,11 @@ _CONSUMER: Final = {
 }
 _PRODUCER: Final = {"compression.type": "lz4", "linger.ms": 5, "transaction.timeout.ms": 60_000}
 
+# Errors of librdkafka are raised as sentences of shipping, so its own lines would tell them twice.
+_quiet = logging.getLogger("strandline.sqlite.librdkafka")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
 
 # Its type hints differ from release to release.
 def _kafka() -> Any:
@@ -74,7 +80,7 @@ class ShippedTopic:
         """Raise ShippingFailed unless the topic has one partition and keeps every record. Create it if wanted."""
         admin = import_module("confluent_kafka.admin")
         with _errors(f"topic {self.name} cannot be looked up"):
-            client = admin.AdminClient(self._settings)
+            client = admin.AdminClient(self._settings, logger=_quiet)
             # Metadata of one named topic would create it, where the cluster allows that.
             found = client.list_topics(timeout=self._timeout_s).topics.get(self.name)
             if found is None and create:
@@ -97,7 +103,7 @@ class ShippedTopic:
         """Return `retention.ms` of the topic; -1 is without end."""
         admin = import_module("confluent_kafka.admin")
         with _errors(f"the settings of topic {self.name} cannot be read"):
-            return int(self._setting(admin.AdminClient(self._settings), "retention.ms") or -1)
+            return int(self._setting(admin.AdminClient(self._settings, logger=_quiet), "retention.ms") or -1)
 
     def _setting(self, client: Any, name: str) -> str:
         admin = import_module("confluent_kafka.admin")
@@ -189,7 +195,7 @@ class ShippedTopic:
 
     def _consumer(self) -> Any:
         with _errors("the consumer cannot be made"):
-            return _kafka().Consumer({**_CONSUMER, **self._settings})
+            return _kafka().Consumer({**_CONSUMER, **self._settings}, logger=_quiet)
 
     def _at(self, offset: int = 0) -> Any:
         return _kafka().TopicPartition(self.name, 0, offset)
@@ -202,7 +208,7 @@ class ShippingProducer:
         self._topic = topic
         with _errors("the producer cannot be made"):
             own = {"transactional.id": f"strandline-sqlite-{topic}"}
-            self._producer = _kafka().Producer({**_PRODUCER, **settings, **own})
+            self._producer = _kafka().Producer({**_PRODUCER, **settings, **own}, logger=_quiet)
         self._is_open = False
         self._refused = ""
 

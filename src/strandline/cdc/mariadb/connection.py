@@ -120,8 +120,8 @@ def failure_of(error: BaseException, config: MariadbCdcConfig) -> ConnectFailed:
 def binlog_gone(config: MariadbCdcConfig, why: str) -> BinlogGone:
     """Return the failure of a position that the server does not have."""
     return BinlogGone(
-        f"{server_name(config)} cannot go on at the stored position: {why}; set snapshot.mode=when_needed to take a "
-        "new snapshot, and raise binlog_expire_logs_seconds"
+        f"{server_name(config)} cannot go on at the stored position: {why.rstrip('.')}; "
+        "set snapshot.mode=when_needed to take a new snapshot, and raise binlog_expire_logs_seconds"
     )
 
 

@@ -104,15 +104,15 @@ class SlotGuard:
         if config.slot_guard_action == "fail":
             self._on_stop(
                 ConnectFailed(
-                    f"{what}, more than slot.guard.stop.bytes, so the task has stopped: make room for WAL and restart "
-                    f"it, or drop the slot"
+                    f"{what}, more than slot.guard.stop.bytes, so the task has stopped: make room for WAL and "
+                    f"run `strandline connect restart NAME`, or drop the slot"
                 )
             )
         else:
             self._on_stop(
                 ConnectFailed(
-                    f"{what}, more than slot.guard.stop.bytes, so it was dropped: restart the task with "
-                    f"snapshot.mode=when_needed for a new snapshot"
+                    f"{what}, more than slot.guard.stop.bytes, so it was dropped: "
+                    f"set snapshot.mode=when_needed for a new snapshot"
                 )
             )
             self._drop()

@@ -116,12 +116,20 @@ def _problems(config: PostgresCdcConfig, position: WalPosition | None, slot: Slo
         return [] if position is None else [missing_slot(config.slot_name)]
     name, held = config.slot_name, f"{slot.held_bytes:,} bytes of WAL"
     if slot.is_lost:
-        return [f'PostgreSQL has removed WAL that the slot "{name}" needs: set snapshot.mode=when_needed and restart']
+        return [f'PostgreSQL has removed WAL that the slot "{name}" needs: set snapshot.mode=when_needed']
     found = []
     if slot.wal_status == "unreserved":
         found.append(f'the slot "{name}" holds {held}, and the next checkpoint may remove some of it')
     if config.slot_guard_warn_bytes and slot.held_bytes > config.slot_guard_warn_bytes:
         found.append(f'the slot "{name}" holds {held}, more than slot.guard.warn.bytes')
+    # The position was read before the slot, so a task that runs may have confirmed more by now.
+    if position is not None and not position.is_snapshot and not slot.is_active:
+        confirmed = slot.confirmed_lsn or 0
+        if confirmed > position.lsn:
+            found.append(
+                f'the slot "{name}" is at {lsn_text(confirmed)}, past the stored position {lsn_text(position.lsn)}, so '
+                f"changes are lost: set snapshot.mode=when_needed for a new snapshot"
+            )
     # The slot of a snapshot is not read until the snapshot ends.
     is_unread = not slot.is_active and (position is None or not position.is_snapshot)
     if is_unread and slot.keep_limit == "-1" and slot.held_bytes:

@@ -64,7 +64,7 @@ def missing_publication(config: PostgresCdcConfig) -> str:
     """Return the message for a publication that was dropped behind a stored position."""
     return (
         f'the publication "{config.publication_name}" was dropped, so changes behind the stored position may be '
-        f"missing: set snapshot.mode=when_needed and restart the connector for a new snapshot"
+        f"missing: set snapshot.mode=when_needed for a new snapshot"
     )
 
 
@@ -83,7 +83,7 @@ def lacking(
     more = f" and {len(found) - 1} more" if len(found) > 1 else ""
     return (
         f'the publication "{config.publication_name}" lacks the table {found[0]}{more}, so its changes are not '
-        f"captured: run `strandline connect restart --tasks`, and read the table by an incremental snapshot"
+        f"captured: run `strandline connect restart NAME --tasks`, and read the table by an incremental snapshot"
     )
 
 

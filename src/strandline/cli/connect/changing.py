@@ -35,13 +35,16 @@ def restart(
     as_json: AsJson = False,
     timeout: Timeout = TIMEOUT_S_DEFAULT,
 ) -> None:
-    """Restart a connector, with --tasks its tasks, and with --failed only what has failed."""
+    """Restart a connector and its tasks that have failed; all tasks with --tasks, nothing else with --failed."""
     api, output = ConnectApi(url, timeout, ca=ca, token_file=token_file), Output(as_json=as_json)
-    told = api.ask("POST", "connectors", name, "restart", includeTasks=tasks, onlyFailed=failed)
-    # Without options the worker says nothing, and restarts the connector alone.
-    units = [] if told is None else [("connector", told["connector"])]
-    units += [] if told is None else [(f"task {each['id']}", each) for each in told["tasks"]]
-    restarted = [unit for unit, each in units if each["state"] == "RESTARTING"] if units else ["connector"]
+    is_plain = not tasks and not failed
+    # Kafka's request without options leaves tasks that have failed as they are.
+    told = api.ask("POST", "connectors", name, "restart", includeTasks=tasks or is_plain, onlyFailed=failed or is_plain)
+    units = [("connector", told["connector"]), *((f"task {each['id']}", each) for each in told["tasks"])]
+    restarted = [unit for unit, each in units if each["state"] == "RESTARTING"]
+    if is_plain and "connector" not in restarted:
+        api.ask("POST", "connectors", name, "restart")
+        restarted.insert(0, "connector")
     if as_json:
         output.json_line({"connector": name, "restarted": restarted})
     elif restarted:

@@ -17,7 +17,7 @@ from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClie
 from strandline.client.failures import ClientFailed
 from strandline.client.security import librdkafka_of
 from strandline.client.topic_creation import create_topic
-from strandline.connect.failures import ConnectFailed, FencedOut, RetriableFailure
+from strandline.connect.failures import ConnectFailed, FencedOut, RecordsRefused, RetriableFailure
 from strandline.connect.herder.config_state import StateRecord
 from strandline.errors import Disconnected, TimedOut
 from strandline.ids import TopicPartition
@@ -43,7 +43,7 @@ def kafka_words(error: BaseException) -> str:
     return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)
 
 
-_LARGER: Final = "raise producer.override.message.max.bytes of the connector, and max.message.bytes of the topic"
+_LARGER: Final = "raise message.max.bytes of the producer, and max.message.bytes of the topic"
 
 
 def translated(error: BaseException, what: str) -> ConnectFailed:
@@ -57,12 +57,10 @@ def translated(error: BaseException, what: str) -> ConnectFailed:
     if told.code() in (names._FENCED, names.INVALID_PRODUCER_EPOCH, names.PRODUCER_FENCED):
         return FencedOut(f"{what}: another producer has taken over")
     if told.code() == names.MSG_SIZE_TOO_LARGE:
-        message += f" ({_LARGER})"
+        return RecordsRefused(f"{message} ({_LARGER})")
+    if told.code() in (names.RECORD_LIST_TOO_LARGE, names.INVALID_RECORD, names.TOPIC_EXCEPTION):
+        return RecordsRefused(message)
     lasting = (
-        names.MSG_SIZE_TOO_LARGE,
-        names.RECORD_LIST_TOO_LARGE,
-        names.INVALID_RECORD,
-        names.TOPIC_EXCEPTION,
         names.POLICY_VIOLATION,
         names.TOPIC_AUTHORIZATION_FAILED,
         names.GROUP_AUTHORIZATION_FAILED,

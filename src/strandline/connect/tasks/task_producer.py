@@ -30,7 +30,12 @@ class TaskProducer:
         self._is_open = False
         kafka = import_module("confluent_kafka")
         self._exceptions = (kafka.KafkaException,)
-        self._queue_full = kafka.KafkaError._QUEUE_FULL
+        names = kafka.KafkaError
+        self._queue_full = names._QUEUE_FULL
+        self._follows = (names._PURGE_QUEUE, names._PURGE_INFLIGHT, names.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        """Why records fail that are behind, or with, one that was refused."""
+        self._refusal: Any = None
+        """The error of the first record of the transaction that was refused."""
         settings = (
             librdkafka_of(bootstrap)
             | {
@@ -43,7 +48,11 @@ class TaskProducer:
                 "message.max.bytes": 10_000_000,
             }
             | dict(overrides)
-            | {"transactional.id": transactional_id}
+            | {
+                "transactional.id": transactional_id,
+                "delivery.report.only.error": True,
+                "on_delivery": self._on_refused,
+            }
         )
         # A message that the queue has no room for even if it is empty would be waited for in vain.
         room_kb = int(str(settings["message.max.bytes"])) // 1024 + 1024
@@ -104,8 +113,10 @@ class TaskProducer:
         try:
             self._producer.commit_transaction(TIMEOUT_S)
         except self._exceptions as error:
+            refusal = self._refusal
             self._abort(error)
-            raise translated(error, "a transaction cannot be committed") from error
+            cause = error if refusal is None else self._exceptions[0](refusal)
+            raise translated(cause, "a transaction cannot be committed") from error
         self._is_open = False
 
     def close(self) -> None:
@@ -125,6 +136,11 @@ class TaskProducer:
             except self._exceptions as error:
                 raise translated(error, "a transaction cannot be begun") from error
             self._is_open = True
+            self._refusal = None
+
+    def _on_refused(self, error: Any, _: Any) -> None:
+        if error is not None and self._refusal is None and error.code() not in self._follows:
+            self._refusal = error
 
     def _produce(self, topic: str, key: bytes | None, value: bytes | None, named: Mapping[str, Any]) -> None:
         while True:

@@ -48,7 +48,9 @@ class BadRecord(ConnectFailed):
     """A record that failed at one stage."""
 
     def __init__(self, stage: str, place: str, error: Exception) -> None:
-        super().__init__(f"{_STAGES.get(stage, stage)} of {place} failed: {error}")
+        # Most errors of sinks name the record themselves.
+        of_place = "" if place in str(error) else f" of {place}"
+        super().__init__(f"{_STAGES.get(stage, stage)}{of_place} failed: {error}")
         self.stage = stage
         self.error = error
 
