@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.hostile.peer import Peer
-from tests.tiers.raw_reads import fetch, listed
+from tests.tiers.raw_reads import fetch_once, listed
 from tests.tiers.tiered_nodes import (
     WAIT_S,
     copies,
@@ -27,7 +27,7 @@ from tests.tiers.tiered_nodes import (
 import strandline
 from strandline.local.embedded_cluster import EmbeddedCluster
 
-TOPIC = "orders"
+TOPIC, PAIR = "orders", "pairs"
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
 
 
@@ -42,17 +42,20 @@ class World(NamedTuple):
     def data_of(self, node_id: int) -> Path:
         return next(path.parent for path in self.data.rglob("meta.properties") if is_of(path, node_id))
 
-    def is_copied(self) -> bool:
+    def replicas(self, topic: str) -> list[int]:
+        return list(self.cluster.partitions(topic)[0].replicas)
+
+    def is_copied(self, topic: str = TOPIC) -> bool:
         """Return whether all sealed segments of the leader are in the store, and local ones are gone on all nodes."""
-        leader = self.cluster.leader_of(TOPIC)
+        leader = self.cluster.leader_of(topic)
         with self.peer(leader) as peer:
-            copied = listed(peer, TOPIC, LATEST_TIERED).offset
-        running = [each for each, node in self.cluster.nodes.items() if node.running]
-        bases = {each: local_bases(self.data_of(each), TOPIC) for each in running}
+            copied = listed(peer, topic, LATEST_TIERED).offset
+        running = [each for each in self.replicas(topic) if self.cluster.nodes[each].running]
+        bases = {each: local_bases(self.data_of(each), topic) for each in running}
         return copied == bases[leader][-1] - 1 and all(len(each) <= 4 for each in bases.values())
 
-    def values(self, start: int, end: int) -> list[bytes | None]:
-        return [each[2] for each in read(self.cluster.bootstrap_servers, TOPIC, start, end)]
+    def values(self, start: int, end: int, topic: str = TOPIC) -> list[bytes | None]:
+        return [each[2] for each in read(self.cluster.bootstrap_servers, topic, start, end)]
 
 
 def is_of(path: Path, node_id: int) -> bool:
@@ -68,10 +71,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield found
 
 
-def written(world: World, count: int, seed: int = 1) -> list[bytes]:
+def written(world: World, count: int, seed: int = 1, topic: str = TOPIC) -> list[bytes]:
     rng = random.Random(seed)
     values = [rng.randbytes(500) for _ in range(count)]
-    fill(world.cluster.bootstrap_servers, [TOPIC], values)
+    fill(world.cluster.bootstrap_servers, [topic], values)
     return values
 
 
@@ -93,46 +96,27 @@ def test_leaders_die_and_each_successor_serves_all_records(world: World) -> None
 
 
 def test_a_replica_without_its_log_begins_behind_what_is_in_the_store(world: World) -> None:
-    values = written(world, 600)
-    wait_until(world.is_copied, "the topic is copied")
-    leader = world.cluster.leader_of(TOPIC)
-    victim = next(each for each in world.cluster.nodes if each != leader)
-    directory = world.data_of(victim) / f"{TOPIC}-0"
-    world.cluster.stop(victim)
-    shutil.rmtree(directory)
-    world.cluster.start(victim)
-    world.cluster.wait_in_sync(TOPIC, timeout_s=WAIT_S)
-    bases = local_bases(world.data_of(victim), TOPIC)
-    assert bases[0] >= local_bases(world.data_of(leader), TOPIC)[0] > 300, "it copied tiered data"
-    # Both others die: it leads, and knows the epochs of what it never had.
-    for each in [node for node in world.cluster.nodes if node not in (victim, leader)]:
-        world.cluster.wait_in_sync(TOPIC, timeout_s=WAIT_S)
-        world.cluster.kill(each)
-    move_leadership(world, victim, leader)
+    """Then its leader dies, and it leads, with the epochs of records that it never had."""
+    cluster = world.cluster
+    cluster.create_topic(PAIR, replication_factor=2, **settings_of_tiered(retention_ms=-1))
+    values = written(world, 600, topic=PAIR)
+    wait_until(lambda: world.is_copied(PAIR), "the topic is copied")
+    leader = cluster.leader_of(PAIR)
+    (victim,) = [each for each in world.replicas(PAIR) if each != leader]
+    cluster.stop(victim)
+    shutil.rmtree(world.data_of(victim) / f"{PAIR}-0")
+    cluster.start(victim)
+    cluster.wait_in_sync(PAIR, timeout_s=WAIT_S)
+    bases = local_bases(world.data_of(victim), PAIR)
+    assert bases[0] >= local_bases(world.data_of(leader), PAIR)[0] > 300, "it copied tiered data"
+    assert (world.data_of(victim) / f"{PAIR}-0" / f"{bases[0]:020}.snapshot").exists(), "it knows no producers"
+    cluster.kill(leader)
+    wait_until(lambda: cluster.leader_of(PAIR) == victim, "the replica leads")
     with world.peer(victim) as peer:
-        assert listed(peer, TOPIC, EARLIEST).offset == 0
-        assert not fetch(peer, TOPIC, 0).error_code
-    assert world.values(0, len(values)) == values
-
-
-def move_leadership(world: World, to: int, away_from: int) -> None:
-    """Stop the leader cleanly, so that another replica in sync leads, and start it again."""
-    if world.cluster.leader_of(TOPIC) == to:
-        return
-    for each, node in world.cluster.nodes.items():
-        if not node.running:
-            world.cluster.start(each)
-    world.cluster.wait_in_sync(TOPIC, timeout_s=WAIT_S)
-    others = [each for each in world.cluster.nodes if each not in (to, away_from)]
-    world.cluster.stop(away_from)
-    wait_until(lambda: world.cluster.leader_of(TOPIC) != away_from, "another node leads")
-    if world.cluster.leader_of(TOPIC) != to:
-        world.cluster.start(away_from)
-        world.cluster.wait_in_sync(TOPIC, timeout_s=WAIT_S)
-        world.cluster.stop(others[0])
-        wait_until(lambda: world.cluster.leader_of(TOPIC) != others[0], "another node leads")
-        if world.cluster.leader_of(TOPIC) != to:
-            pytest.skip("the controller prefers another replica")
+        wait_until(lambda: not fetch_once(peer, PAIR, 0).error_code, "it has read the metadata")
+        assert listed(peer, PAIR, EARLIEST).offset == 0
+        assert listed(peer, PAIR, EARLIEST_LOCAL).offset == bases[0]
+    assert world.values(0, len(values), PAIR) == values
 
 
 def test_a_deleted_topic_leaves_nothing_although_its_leader_dies(world: World) -> None:

@@ -359,3 +359,19 @@ def alter(node: World, **settings: str) -> None:
     client = AdminClient({"bootstrap.servers": node.log.bootstrap})
     for future in client.incremental_alter_configs([resource]).values():
         future.result(WAIT_S)
+
+
+def test_a_topic_that_copies_no_more_goes_by_total_retention(node: World) -> None:
+    filled(node, "orders", retention_bytes=20 * SEGMENT_BYTES)
+    alter(node, local_retention_bytes="-2", remote_log_copy_disable="true", retention_bytes=str(3 * SEGMENT_BYTES))
+    rng = random.Random(6)
+    values = [rng.randbytes(500) for _ in range(500)]
+    fill(node.log.bootstrap, ["orders"], values)
+    wait_until(lambda: not objects(node.store), "what was copied is past retention")
+    with Peer(node.log.port) as peer:
+        start = wait_until(
+            lambda: (found := listed(peer, "orders", EARLIEST).offset) > 600 and found, "the log start moves"
+        )
+        assert listed(peer, "orders", EARLIEST_LOCAL).offset == start
+        assert fetch_once(peer, "orders", start - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert values_of(node, "orders", start, 1000) == values[start - 500 :]

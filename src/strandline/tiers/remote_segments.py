@@ -7,11 +7,15 @@ in the present leader's log, and the segment says up to where its records are of
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Final
 from uuid import UUID
 
 from strandline.log.leader_epochs import LeaderEpochs
 from strandline.tiers.records import RemoteSegment, SegmentAdded, SegmentChanged
 from strandline.tiers.segment_states import SegmentState, may_follow
+
+FINISHED_MAX: Final = 10_000
+"""Deleted segments of a partition that are remembered."""
 
 
 class RemoteSegments:
@@ -19,8 +23,8 @@ class RemoteSegments:
 
     def __init__(self) -> None:
         self.by_id: dict[UUID, RemoteSegment] = {}
-        self.finished: set[UUID] = set()
-        """Segments that are deleted. A record that arrives late does not bring them back."""
+        self.finished: dict[UUID, None] = {}
+        """Segments that were deleted last. A record that arrives late does not bring them back."""
         self._by_epoch: dict[int, list[tuple[int, int, UUID]]] = {}
         """By epoch: (first offset of that epoch in the segment, last one, segment), sorted."""
         self.rejected = 0
@@ -56,7 +60,9 @@ class RemoteSegments:
             self._forget(known)
         if event.state == SegmentState.DELETE_FINISHED:
             del self.by_id[known.id]
-            self.finished.add(known.id)
+            self.finished[known.id] = None
+            if len(self.finished) > FINISHED_MAX:
+                del self.finished[next(iter(self.finished))]
         else:
             self.by_id[known.id] = changed
         return True

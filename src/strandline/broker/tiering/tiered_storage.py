@@ -26,7 +26,7 @@ from strandline.quorum.image.cluster_image import RESOURCE_TOPIC
 from strandline.tiers.copying import candidates
 from strandline.tiers.expiry import expired
 from strandline.tiers.objects import partition_prefix
-from strandline.tiers.records import PartitionDeleted, RemoteSegment, TieredPartition
+from strandline.tiers.records import PartitionDeleted, RemoteSegment, TieredPartition, total_bytes
 from strandline.tiers.segment_states import PartitionDeleteState, SegmentState
 from strandline.tiers.store.object_store import GuardedStore, ObjectStore, StoreFailed, claim, open_store, probe
 from strandline.tiers.store.waiting import Signal, pause, start
@@ -139,6 +139,23 @@ class TieredStorage:
     def may_read(self) -> bool:
         return self.pending < self.environment.config().remote_log_reader_max_pending_tasks
 
+    # For metrics
+
+    def copy_lag(self) -> tuple[int, int]:
+        """Return how many sealed segments of led partitions the store lacks, and their bytes."""
+        lacking = [
+            segment.size_bytes
+            for tier in self.tiers.values()
+            if tier.is_caught_up
+            for copied_up_to in [tier.copied_up_to()]
+            for segment in tier.partition.log.segments[:-1]
+            if segment.base_offset >= copied_up_to
+        ]
+        return len(lacking), sum(lacking)
+
+    def size_bytes(self) -> int:
+        return sum(total_bytes(tier.segments.readable()) for tier in self.tiers.values() if tier.is_caught_up)
+
     # Which partitions are tiered
 
     def attach(self, partition: Partition) -> None:
@@ -186,7 +203,8 @@ class TieredStorage:
         self.tiers.pop(partition, None)
 
     def on_topic_deleted(self, topic_id: uuid.UUID) -> None:
-        self._removed.add(topic_id)
+        if any(key[0] == topic_id for key in self.metadata.names):
+            self._removed.add(topic_id)
         for partition in [each for each in self.tiers if each.topic_id == topic_id]:
             del self.tiers[partition]
         self.runtime.call_soon(self._sweep)
@@ -374,6 +392,8 @@ class TieredStorage:
             self._complain(error)
         finally:
             self._deleting.discard(place.key)
+            if not any(key[0] == place.topic_id for key in self.metadata.names):
+                self._removed.discard(place.topic_id)
 
     async def _note_deletion(self, place: TieredPartition, state: PartitionDeleteState) -> None:
         now_ms = self.runtime.now_ms()
