@@ -110,4 +110,4 @@ def test_a_leader_that_has_not_read_its_metadata_asks_to_come_again(log: Embedde
                 if answer.records:
                     break
                 assert listed(peer, "orders", LATEST_TIERED).error_code in (0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert codes <= {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}, "a consumer would jump, or give up"
+    assert codes <= {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}, f"a consumer would jump, or give up: {codes}"

@@ -577,6 +577,7 @@ def test_three_brokers_keep_three_replicas_unless_somebody_said_otherwise() -> N
         ({"remote.storage.enable": "true", "retention.ms": "9", "local.retention.ms": "10"}, "Value must not be more"),
         ({"remote.storage.enable": "true", "retention.bytes": "9", "local.retention.bytes": "10"}, "not be more than"),
         ({"remote.storage.enable": "true", "remote.log.copy.disable": "true", "local.retention.ms": "5"}, "identical"),
+        ({"remote.storage.enable": "true", "strandline.audit.chain": "true"}, "the chain reads local segments only"),
         ({"local.retention.ms": "-3"}, "is not allowed"),
     ],
 )

@@ -419,6 +419,11 @@ class TopicConfig(TieredTopicSettings):
             raise InvalidConfig(
                 "strandline.audit.chain=true cannot be used with cleanup.policy=compact, which removes records"
             )
+        if resolved.audit_chain and resolved.remote_storage_enable:
+            raise InvalidConfig(
+                "strandline.audit.chain=true cannot be used with remote.storage.enable=true yet: the chain reads local "
+                "segments only"
+            )
         if resolved.delay_enable and resolved.log_append_time:
             raise InvalidConfig(
                 "strandline.delay.enable needs message.timestamp.type=CreateTime, because a record is due at the time "

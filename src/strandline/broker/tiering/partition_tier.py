@@ -38,6 +38,7 @@ class TierOwner(Protocol):
     metadata: MetadataTopic
     cache: RemoteCache
     pending: int
+    is_opening: bool
 
     def may_read(self) -> bool: ...
 
@@ -67,6 +68,8 @@ class PartitionTier:
 
     def remote_log(self) -> RemoteLog:
         """Return what the store has of this partition. Raises NotLeader while that is not known."""
+        if self._storage.is_opening:
+            raise NotLeader(f"{self.place}: the object store is being opened")
         if not self.is_caught_up:
             raise NotLeader(f"{self.place}: the metadata of its segments in the object store is not read yet")
         return RemoteLog(self.place, self.partition, self.segments, self._storage.cluster_id)

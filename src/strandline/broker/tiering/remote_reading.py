@@ -17,10 +17,16 @@ from strandline.partition.tier import RemoteRecords
 from strandline.tiers.objects import BLOCK_BYTES, segment_key
 from strandline.tiers.records import RemoteSegment, TieredPartition
 from strandline.tiers.remote_segments import RemoteSegments
-from strandline.tiers.store.waiting import in_thread
+from strandline.tiers.store.waiting import in_thread, pause
 
 AHEAD_SHARE: Final = BLOCK_BYTES // 2
 """A reader that is so far in a block will want the next one."""
+
+READ_BYTES_MAX: Final = 2 * BLOCK_BYTES
+BATCHES_MAX: Final = 2000
+"""Bytes and batches of one read: the loop looks at each header, and other clients wait meanwhile."""
+BATCHES_PER_TURN: Final = 1000
+"""Batches that a look-up by time passes in one turn of the loop."""
 
 
 class RemoteLog(NamedTuple):
@@ -77,8 +83,15 @@ class RemoteSegmentReader:
 
     async def batches(self, position: int) -> AsyncIterator[RemoteBatch]:
         """Yield the headers of batches from the one at `position` on."""
+        held, block = -1, b""
         while position + HEADER_SIZE <= self._segment.size_bytes:
-            header = BatchHeader._make(HEADER.unpack(await self.span(position, HEADER_SIZE)))
+            number, at = divmod(position, BLOCK_BYTES)
+            if number != held:
+                held, block = number, await self._cache.block(self._key, self._segment, number, self._indexes)
+            if at + HEADER_SIZE <= len(block):
+                header = BatchHeader._make(HEADER.unpack_from(block, at))
+            else:
+                header = BatchHeader._make(HEADER.unpack(await self.span(position, HEADER_SIZE)))
             if header.length + PREFIX_SIZE < HEADER_SIZE or position + header.size_bytes > self._segment.size_bytes:
                 raise CorruptBatch(f"{self._key}: no batch begins at {position}")
             yield RemoteBatch(header, position)
@@ -102,7 +115,8 @@ async def read_records(
     epochs = partition.log.leader_epochs
     limit_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     first = end = indexes.offsets.position_before(offset - segment.start_offset)
-    next_offset = offset
+    size_bytes_max = min(size_bytes_max, READ_BYTES_MAX)
+    next_offset, count = offset, 0
     async for header, position in reader.batches(first):
         if header.last_offset < offset:
             first = end = position + header.size_bytes
@@ -110,7 +124,8 @@ async def read_records(
         if header.base_offset >= limit_offset or epochs.epoch_of(header.base_offset) != header.leader_epoch:
             # Committed records of this leader's log only: a segment may go on with what an election took back.
             break
-        if end > first and position + header.size_bytes - first > size_bytes_max:
+        count += 1
+        if end > first and (position + header.size_bytes - first > size_bytes_max or count > BATCHES_MAX):
             break
         end = position + header.size_bytes
         next_offset = header.last_offset + 1
@@ -166,7 +181,11 @@ async def _find_in(
     indexes = await cache.indexes(key, segment)
     reader = RemoteSegmentReader(cache, key, segment, indexes)
     position = indexes.offsets.position_before(indexes.times.relative_offset_before(timestamp_ms))
+    count = 0
     async for header, at in reader.batches(position):
+        count += 1
+        if count % BATCHES_PER_TURN == 0:
+            await pause(remote.partition.runtime, 0.0)
         if epochs.epoch_of(header.base_offset) != header.leader_epoch:
             return None
         if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:

@@ -76,6 +76,8 @@ class TieredStorage:
         )
         self.beginnings = FollowerBeginnings(self.runtime, self.metadata, self.cache, self.cluster_id)
         self.tiers: dict[Partition, PartitionTier] = {}
+        self.is_opening = True
+        """Whether the store was not tried yet: clients come again in a moment. Later, its failures are theirs."""
         self.pending = 0
         """Reads of partitions that are under way."""
         self.deleted_segments = 0
@@ -115,11 +117,12 @@ class TieredStorage:
                 await probe(self._opened, runtime=self.runtime)
                 await claim(self._opened, self.cluster_id, runtime=self.runtime)
             except StoreFailed as error:
+                self.is_opening = False
                 self._complain(error)
                 await pause(self.runtime, max(self._interval_s, 1.0))
             else:
                 self._complaint = ""
-                self.cache.store = self._opened
+                self.cache.store, self.is_opening = self._opened, False
                 self._work_soon(self.tiers.values())
                 return
 
