@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -375,3 +375,24 @@ def test_a_topic_that_copies_no_more_goes_by_total_retention(node: World) -> Non
         assert listed(peer, "orders", EARLIEST_LOCAL).offset == start
         assert fetch_once(peer, "orders", start - 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert values_of(node, "orders", start, 1000) == values[start - 500 :]
+
+
+def test_a_node_with_logins_and_rights_copies_and_reads(tmp_path: Path) -> None:
+    """A node of one has no login at itself, and its metadata topic is written all the same."""
+    store, rng = tmp_path / "store", random.Random(9)
+    with strandline.embedded(data=tmp_path / "data", properties=properties(store), secure=True) as log:
+        log.create_topic("orders", **settings_of_tiered(retention_ms=-1))
+        producer = Producer({**log.client_config, "linger.ms": 5})
+        values = [rng.randbytes(500) for _ in range(400)]
+        for number, value in enumerate(values):
+            producer.produce("orders", value)
+            if number % 5 == 4:
+                assert producer.flush(WAIT_S) == 0
+        wait_until(lambda: local_bases(tmp_path / "data", "orders")[0] > 0, "local segments are gone")
+        consumer = Consumer({**log.client_config, "group.id": "readers", "auto.offset.reset": "error"})
+        consumer.assign([TopicPartition("orders", 0, 0)])
+        found: list[bytes | None] = []
+        while len(found) < len(values):
+            found += [message.value() for message in consumer.consume(100, 1.0) if message.error() is None]
+        consumer.close()
+        assert found == values

@@ -1,7 +1,8 @@
 """The metadata of segments in the store: one reader and one writer of `__remote_log_metadata` for the whole node.
 
-It is a client of the brokers that lead the topic, also of this one, so there is one way. A writer waits until the
-reader has its record. So what was written is known here when `append` returns.
+It is a client of the brokers that lead the topic, and uses the partitions that this one leads directly: a node of one
+has no login at itself. A writer waits until the reader has its record. So what was written is known here when `append`
+returns.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from strandline.codec.message import Message
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from strandline.errors import ErrorCode, MalformedMessage, RequestError, named
+from strandline.errors import ErrorCode, MalformedMessage, RequestError, StrandlineError, error_code, named
 from strandline.handlers.support.context import BrokerServices
+from strandline.partition.partition import Partition
 from strandline.quorum.image.cluster_image import Topic
 from strandline.tiers.records import (
     METADATA_TOPIC,
@@ -45,6 +47,7 @@ APPEND_S_MAX: Final = 30.0
 POLL_MS: Final = 500
 RETRY_S: Final = 0.1
 FETCH_BYTES_MAX: Final = 4 << 20
+READ_BYTES: Final = 64 << 10
 LATEST: Final = -1
 CONSUMER: Final = -1
 NO_EPOCH: Final = -1
@@ -71,6 +74,7 @@ class MetadataTopic:
         self.positions: dict[int, int] = {}
         """By partition of the topic: the offset that is read next. What is not read has none."""
         self._waiting: dict[int, list[tuple[int, Signal[None]]]] = {}
+        self._news: Signal[None] = Signal(self._runtime)
         self._loops: dict[int, Started[None]] = {}
         self._is_creating = False
         self._is_closed = False
@@ -143,15 +147,49 @@ class MetadataTopic:
                 self.create_topic()
             else:
                 self.read(place)
-                response = await self.ask("produce", self.leader_of(place), _produce(place, batch), _PRODUCE_VERSION)
-                if response is not None:
-                    result = response.responses[0].partition_responses[0]
-                    code = named(result.error_code)
-                    if not code:
-                        await self._wait_read(place, result.base_offset + 1, deadline.left_s)
-                        return
+                code, next_offset = await self._append_to(place, batch)
+                if not code:
+                    await self._wait_read(place, next_offset, deadline.left_s)
+                    return
             await pause(self._runtime, RETRY_S)
         raise RequestError(code, f"{METADATA_TOPIC} takes no record of {event.partition}: {code.name}")
+
+    async def _append_to(self, place: int, batch: bytes) -> tuple[ErrorCode, int]:
+        """Return an error code, or NONE and the offset behind the record when it is committed."""
+        own = self._own(place)
+        if own is None:
+            response = await self.ask("produce", self.leader_of(place), _produce(place, batch), _PRODUCE_VERSION)
+            if response is None:
+                return ErrorCode.NETWORK_EXCEPTION, -1
+            result = response.responses[0].partition_responses[0]
+            return named(result.error_code), result.base_offset + 1
+        committed: Signal[Exception | None] = Signal(self._runtime)
+        try:
+            own.append_internal(batch, committed.set)
+            next_offset = own.log.log_end_offset
+            error = await committed
+        except (StrandlineError, OSError) as refusal:
+            return named(error_code(refusal)), -1
+        return (ErrorCode.NONE, next_offset) if error is None else (named(error_code(error)), -1)
+
+    def _own(self, place: int) -> Partition | None:
+        """Return a partition of the topic that this node leads."""
+        partition = self._services.partition(METADATA_TOPIC, place)
+        return partition if partition is not None and partition.is_leader else None
+
+    async def _end_of(self, partition: TieredPartition, place: int) -> int | None:
+        """Return the end of a partition of the topic; None if its leader cannot tell now."""
+        own = self._own(place)
+        if own is not None:
+            # Until then it does not know what its predecessors had committed.
+            return own.high_watermark if own.high_watermark >= own.epoch_start_offset else None
+        asked = ListOffsetsPartition(partition_index=place, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=CONSUMER, topics=[ListOffsetsTopic(name=METADATA_TOPIC, partitions=[asked])]
+        )
+        response = await self.ask("list", self.leader_of(place), request, _LIST_VERSION)
+        found = None if response is None else response.topics[0].partitions[0]
+        return None if found is None or found.error_code else found.offset
 
     async def catch_up(self, partition: TieredPartition) -> None:
         """Return when everything is read that was written before this call about a partition."""
@@ -161,21 +199,10 @@ class MetadataTopic:
                 self.create_topic()
             else:
                 self.read(place)
-                request = ListOffsetsRequest(
-                    replica_id=CONSUMER,
-                    topics=[
-                        ListOffsetsTopic(
-                            name=METADATA_TOPIC,
-                            partitions=[ListOffsetsPartition(partition_index=place, timestamp=LATEST)],
-                        )
-                    ],
-                )
-                response = await self.ask("list", self.leader_of(place), request, _LIST_VERSION)
-                if response is not None:
-                    found = response.topics[0].partitions[0]
-                    if not found.error_code:
-                        await self._wait_read(place, found.offset, APPEND_S_MAX)
-                        return
+                end_offset = await self._end_of(partition, place)
+                if end_offset is not None:
+                    await self._wait_read(place, end_offset, APPEND_S_MAX)
+                    return
             await pause(self._runtime, RETRY_S)
 
     async def _wait_read(self, place: int, offset: int, limit_s: float) -> None:
@@ -206,11 +233,58 @@ class MetadataTopic:
         if self._is_closed:
             return
         for leader in {self.leader_of(place) for place in self.positions} - {-1} - self._loops.keys():
-            self._loops[leader] = loop = start(self._runtime, self._follow(leader))
+            follow = self._follow_own() if leader == self._environment.node_id else self._follow(leader)
+            self._loops[leader] = loop = start(self._runtime, follow)
             loop.outcome.add_done_callback(partial(self._on_ended, leader))
 
     def _on_ended(self, leader: int, _: object) -> None:
         self._loops.pop(leader, None)
+
+    async def _follow_own(self) -> None:
+        """Read what this node leads, as long as it does."""
+        while not self._is_closed:
+            mine = [place for place in self.positions if self.leader_of(place) == self._environment.node_id]
+            if not mine:
+                return
+            is_any_new = False
+            for place in mine:
+                own = self._own(place)
+                if own is not None:
+                    own.advance_listeners[self] = None
+                    is_any_new = self._read_own(place, own) or is_any_new
+            if is_any_new:
+                # Others have their turn.
+                await pause(self._runtime, 0.0)
+            else:
+                self._news = Signal(self._runtime)
+                timer = self._runtime.call_later(POLL_MS / 1000, self._news.set, None)
+                await self._news
+                timer.cancel()
+            self.keep_reading()
+
+    def _read_own(self, place: int, own: Partition) -> bool:
+        """Take the next records, and return whether there were any."""
+        position = max(self.positions[place], own.log_start_offset)
+        try:
+            piece = own.log.read(position, size_bytes_max=READ_BYTES, limit_offset=own.high_watermark)
+        except (StrandlineError, OSError):
+            # The log failed, or was truncated: the next leader is read.
+            return False
+        if piece is None:
+            return False
+        try:
+            data = piece.read()
+        finally:
+            piece.release()
+        self._take(place, data)
+        return self.positions[place] > position
+
+    def on_advance(self, size_bytes: int) -> None:
+        """Called when there are records in a partition of the topic that this node leads."""
+        self._news.set(None)
+
+    def on_gone(self) -> None:
+        self._news.set(None)
 
     async def _follow(self, leader: int) -> None:
         """Read what one broker leads, as long as it does."""
