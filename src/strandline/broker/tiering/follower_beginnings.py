@@ -49,7 +49,9 @@ class FollowerBeginnings:
         local_start = await self._offset(partition, EARLIEST_LOCAL)
         log_start = await self._offset(partition, EARLIEST)
         await self._metadata.catch_up(place)
-        segments = self._metadata.states.get(place.key) or RemoteSegments()
+        segments = self._metadata.states.get(place.key)
+        if segments is None:
+            raise DiskFailed(f"the metadata of {place} names no segment in the object store")
         segment = await self._segment_before(partition, segments, local_start)
         key = segment_key(self._cluster_id, place, segment.start_offset, segment.id)
         parts = (await self._cache.indexes(key, segment)).parts

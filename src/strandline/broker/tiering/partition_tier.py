@@ -60,7 +60,8 @@ class PartitionTier:
 
     @property
     def segments(self) -> RemoteSegments:
-        return self._storage.metadata.states.get(self.place.key) or RemoteSegments()
+        known = self._storage.metadata.states.get(self.place.key)
+        return RemoteSegments() if known is None else known
 
     @property
     def is_caught_up(self) -> bool:
