@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from tests.hostile.peer import Peer
-from tests.tiers.raw_reads import delete_records, fetch, fetch_once, listed
+from tests.tiers.raw_reads import FETCH_VERSION, delete_records, fetch, fetch_once, listed
 from tests.tiers.tiered_nodes import (
     SEGMENT_BYTES,
     WAIT_S,
@@ -33,8 +34,10 @@ from tests.tiers.tiered_nodes import (
 )
 
 import strandline
+from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
+from strandline.local.free_ports import free_port
 
 RECORDS = 1500
 BEGAN_MS = 1_700_000_000_000
@@ -186,11 +189,17 @@ def test_times_are_found_in_the_store_and_in_the_log(world: World) -> None:
             ), timestamp
 
 
-def test_a_fetch_of_hot_records_does_not_wait_for_the_store(world: World) -> None:
-    """Both partitions are in one request: the answer has the local records, whatever the store does."""
+def test_one_fetch_reads_from_the_store_and_from_the_log(world: World) -> None:
+    """Hot records come with the first answer, whether or not those of the store are there yet."""
+    topics = [
+        FetchTopic(topic=topic, partitions=[FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 16)])
+        for topic, offset in (("tiered", 7), ("plain", RECORDS - 1))
+    ]
     with Peer(world.log.port) as peer:
-        found = fetch_once(peer, "plain", RECORDS - 1, wait_ms=0)
-        assert found.records
+        answer = peer.ask(FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=topics), FETCH_VERSION)
+    found = {each.topic: each.partitions[0] for each in answer.responses}
+    assert not any(each.error_code for each in found.values())
+    assert found["plain"].records
 
 
 def test_offsets_outside_are_out_of_range(world: World) -> None:
@@ -396,3 +405,20 @@ def test_a_node_with_logins_and_rights_copies_and_reads(tmp_path: Path) -> None:
             found += [message.value() for message in consumer.consume(100, 1.0) if message.error() is None]
         consumer.close()
         assert found == values
+
+
+def test_metrics_tell_what_was_copied_and_read(tmp_path: Path) -> None:
+    port = free_port()
+    settings = properties(tmp_path / "store", http_listener=f"127.0.0.1:{port}")
+    with strandline.embedded(data=tmp_path / "data", properties=settings) as log:
+        node = World(log, tmp_path / "data", tmp_path / "store")
+        filled(node, "orders")
+        values_of(node, "orders", 0, 100)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=WAIT_S) as answer:
+            lines = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[:1] != "#")
+    found = {name: float(value) for name, value in lines.items() if name.startswith("strandline_remote_")}
+    assert found["strandline_remote_copied_segments_total"] == len(copies(node.store))
+    assert found["strandline_remote_log_size_bytes"] == sum(path.stat().st_size for path in copies(node.store))
+    assert found["strandline_remote_copy_lag_segments"] == 0
+    assert found["strandline_remote_read_bytes_total"] > 0
+    assert found["strandline_remote_copy_failures_total"] == 0
