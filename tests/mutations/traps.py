@@ -324,7 +324,21 @@ TRAPS: dict[str, Trap] = {
         "the list of aborted transactions comes from here, the records from a tier",
         "Redpanda #7043, KAFKA-17801",
         "one source decides both",
-        not_yet="there are no tiers yet",
+    ),
+    "tiered-lineage": Trap(
+        "a reader gets records from the store that an election took back, or records that another offset names",
+        "KIP-405, whose leaders look segments up by offset and epoch for this reason",
+        "find a segment by epoch and offset, and check the epoch of each batch that is sent",
+    ),
+    "tiered-deletion": Trap(
+        "local records go that the store lacks, deleted ones come back, or objects stay that no reader can reach",
+        "KIP-405, and the failure table of our own design",
+        "delete locally below the copied offset only; write the start down first; record a copy before its upload",
+    ),
+    "tiered-damage": Trap(
+        "an object that is not what was written is served, and a client takes it for records",
+        "object stores behind caches and proxies",
+        "check each block as a whole, also what the checksum of a batch leaves out",
     ),
     "flipped-on-the-wire": Trap(
         "a bit that flipped on the way is written to a log",

@@ -25,7 +25,9 @@ MAY_IMPORT = {
     "security": {"codec"} | BASE,
     "handlers": SERVERS | BASE,
     # Schemas only for topics that validate records by them; loaded late.
-    "broker": {"handlers", "schemas"} | SERVERS | BASE,
+    # The object store only where tiered topics are enabled; loaded late.
+    "broker": {"handlers", "schemas", "tiers"} | SERVERS | BASE,
+    "tiers": {"codec", "log"} | BASE,
     "client": {"codec", "security"} | BASE,
     # Starts nodes as processes and formats their directories; the process that can cut links runs a node itself.
     "local": {"broker", "client", "codec", "log", "quorum", "security"} | BASE,

@@ -340,7 +340,7 @@ def test_settings_without_effect_are_named_in_one_warning() -> None:
 
 
 def test_a_stored_override_that_is_not_understood_is_passed_over() -> None:
-    stored = {"flush.ms": "7", "segment.bytes": "1", "of.tomorrow": "x", "remote.storage.enable": "true"}
+    stored = {"flush.ms": "7", "segment.bytes": "1", "of.tomorrow": "x"}
     assert TopicConfig().with_stored(stored) == TopicConfig(flush_ms=7)
     with pytest.raises(InvalidConfig):
         TopicConfig().with_overrides(stored)
@@ -563,3 +563,46 @@ def test_three_brokers_keep_three_replicas_unless_somebody_said_otherwise() -> N
     assert BrokerConfig.load("default.replication.factor=4").replication_factor_of_new_topics(2) == 4
     assert BrokerConfig.load("min.insync.replicas=1").in_sync_min_of_new_topic(3) is None
     assert config.with_dynamic({"min.insync.replicas": "1"}, {}).in_sync_min_of_new_topic(3) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (
+            {"remote.storage.enable": "true", "cleanup.policy": "compact"},
+            "only supports topics with cleanup.policy=delete",
+        ),
+        ({"remote.storage.enable": "true", "cleanup.policy": "compact,delete"}, "only supports topics"),
+        ({"remote.storage.enable": "true", "local.retention.ms": "-1"}, "Value must not be -1 as retention.ms"),
+        ({"remote.storage.enable": "true", "retention.ms": "9", "local.retention.ms": "10"}, "Value must not be more"),
+        ({"remote.storage.enable": "true", "retention.bytes": "9", "local.retention.bytes": "10"}, "not be more than"),
+        ({"remote.storage.enable": "true", "remote.log.copy.disable": "true", "local.retention.ms": "5"}, "identical"),
+        ({"remote.storage.enable": "true", "strandline.audit.chain": "true"}, "the chain reads local segments only"),
+        ({"local.retention.ms": "-3"}, "is not allowed"),
+    ],
+)
+def test_settings_of_a_tiered_topic_that_contradict_one_another(overrides: dict[str, str], reason: str) -> None:
+    with pytest.raises(InvalidConfig, match=reason):
+        TopicConfig().with_overrides(overrides)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"remote.storage.enable": "true"},
+        {"remote.storage.enable": "true", "local.retention.ms": "5", "local.retention.bytes": "7"},
+        {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "-1"},
+        {"remote.storage.enable": "true", "remote.log.copy.disable": "true"},
+        {"remote.storage.enable": "true", "retention.ms": "5", "local.retention.ms": "5"},
+    ],
+)
+def test_settings_of_a_tiered_topic(overrides: dict[str, str]) -> None:
+    assert TopicConfig().with_overrides(overrides).is_tiered
+
+
+def test_tiered_storage_needs_a_store() -> None:
+    with pytest.raises(InvalidConfig, match=r"needs strandline\.remote\.store\.url; expected for example file:"):
+        BrokerConfig.load("remote.log.storage.system.enable=true")
+    config = BrokerConfig.load("remote.log.storage.system.enable=true\nstrandline.remote.store.url=file:///x")
+    assert config.remote_log_storage_system_enable
+    assert not BrokerConfig.load("").remote_log_storage_system_enable

@@ -94,8 +94,8 @@ def test_every_other_setting_says_what_becomes_of_it_and_why() -> None:
         ("ssl.keymanager.algorithm", "PKIX", True),
         ("create.topic.policy.class.name", "", False),
         ("create.topic.policy.class.name", "com.example.Policy", True),
-        ("remote.log.storage.system.enable", "False", False),
-        ("remote.log.storage.system.enable", "true", True),
+        ("transaction.two.phase.commit.enable", "False", False),
+        ("transaction.two.phase.commit.enable", "true", True),
         ("config.providers", "file", True),
     ],
 )

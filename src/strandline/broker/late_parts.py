@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage import LogStorage
     from strandline.broker.metrics.telemetry import Telemetry
+    from strandline.broker.replicas.replicas import Replicas
+    from strandline.broker.tiering.tiered_storage import TieredStorage
     from strandline.broker.validation.schema_validation import SchemaValidation
     from strandline.handlers.support.context import BrokerServices
     from strandline.partition.partition import Partition
+    from strandline.partition.tier import OnBeginning
 
 
 class LateParts:
@@ -41,8 +44,8 @@ class LateParts:
         services: BrokerServices,
         controller: ControllerChannel,
         dynamic_config: DynamicConfig,
-        *,
         broker_epoch: Callable[[], int],
+        fail: Callable[[str], object],
     ) -> None:
         self._storage = storage
         self._environment = storage.environment
@@ -50,6 +53,7 @@ class LateParts:
         self._controller = controller
         self._dynamic_config = dynamic_config
         self._broker_epoch = broker_epoch
+        self._fail = fail
         self.groups = Lazy(self._make_groups)
         self.transactions = Lazy(self._make_transactions)
         self.share_coordinator = Lazy(self._make_share_coordinator)
@@ -64,21 +68,69 @@ class LateParts:
         self.telemetry = Lazy(self._make_telemetry)
         self.audit_topic = Lazy(self._make_audit_topic)
         self.schema_validation = Lazy(self._make_schema_validation)
+        self.tiering = Lazy(self._make_tiering)
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
-        upkeep = (self.lag, self.share_offsets, self.retention, self.cleaner, self.scrubber, self._storage.workers)
+        upkeep = (
+            self.tiering,
+            self.lag,
+            self.share_offsets,
+            self.retention,
+            self.cleaner,
+            self.scrubber,
+            self._storage.workers,
+        )
         shares = (self.share_delivery, self.dead_letters, self.persister, self.share_coordinator)
         for part in (*upkeep, *shares, self.groups, self.transactions, self.schema_validation):
             if part.loaded is not None:
                 part.loaded.close()
 
+    def listen_to(self, replicas: Replicas) -> None:
+        replicas.on_opened = self.on_opened
+        replicas.on_unled = self.on_unled
+        replicas.on_topics_changed = self.on_topics_changed
+        replicas.on_topic_deleted = self.on_topic_deleted
+        if self._environment.config().remote_log_storage_system_enable:
+            replicas.fetchers.begin_in_tier = self._begin_in_tier
+
+    def _begin_in_tier(self, partition: Partition, then: OnBeginning) -> None:
+        self.tiering.get().beginnings.find(partition, then)
+
+    # Tiered topics
+
+    def open_tier(self) -> None:
+        """Open the object store, if there is one. Raises StrandlineError, in a sentence, if it cannot be opened."""
+        if self._environment.config().remote_log_storage_system_enable:
+            self.tiering.get()
+
+    def start_tier(self) -> None:
+        if self.tiering.loaded is not None:
+            self.tiering.loaded.on_copied = self.retention.get().look_soon
+            self.tiering.loaded.start()
+
+    def on_opened(self, partition: Partition) -> None:
+        """Give a partition of a tiered topic its tier, or take it away after a change of settings."""
+        if self.tiering.loaded is not None:
+            self.tiering.loaded.attach(partition)
+        elif partition.config.is_tiered:
+            self._fail(
+                f"topic {partition.topic} is tiered, and remote.log.storage.system.enable is false; set it to true, "
+                "with strandline.remote.store.url"
+            )
+
     # Called by the replicas
+
+    def on_configured(self, partition: Partition) -> None:
+        self.set_validation(partition)
+        self.on_opened(partition)
 
     def on_led(self, partition: Partition, *, is_ready: bool) -> None:
         """Load what is coordinated here from now on: members may be gone, and transactions wait for their end."""
         index = partition.index
         self.set_validation(partition)
+        if partition.tier is not None:
+            self.tiering.get().begin_leading(partition)
         if partition.topic == CONSUMER_OFFSETS and (is_ready or self.groups.loaded is not None):
             groups = self.groups.get()
             groups.stop_leading(index)
@@ -104,6 +156,8 @@ class LateParts:
     def on_topic_deleted(self, name: str, topic_id: uuid.UUID) -> None:
         """Forget what groups and share groups stored for a topic."""
         self.groups.get().on_topic_deleted(name, topic_id)
+        if self.tiering.loaded is not None:
+            self.tiering.loaded.on_topic_deleted(topic_id)
         if self.share_coordinator.loaded is not None:
             self.share_coordinator.loaded.on_topic_deleted(name, topic_id)
 
@@ -191,6 +245,11 @@ class LateParts:
         from strandline.broker.validation.schema_validation import SchemaValidation
 
         return SchemaValidation(self._environment)
+
+    def _make_tiering(self) -> TieredStorage:
+        from strandline.broker.tiering.tiered_storage import TieredStorage
+
+        return TieredStorage(self._storage, self._services)
 
     def _make_telemetry(self) -> Telemetry:
         from strandline.broker.metrics.telemetry import Telemetry

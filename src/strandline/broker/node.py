@@ -183,11 +183,9 @@ class Node:
         self.partition = self.replicas.partition
         self.storage = LogStorage(environment, self.directory, self.flusher, self.replicas, self.checkpoints, workers)
         self.late = LateParts(
-            self.storage, self, self.controller_channel, self.dynamic_config, broker_epoch=self._broker_epoch
+            self.storage, self, self.controller_channel, self.dynamic_config, self._broker_epoch, self._fail
         )
-        self.replicas.on_unled = self.late.on_unled
-        self.replicas.on_topics_changed = self.late.on_topics_changed
-        self.replicas.on_topic_deleted = self.late.on_topic_deleted
+        self.late.listen_to(self.replicas)
         self.membership = Membership(
             environment,
             self.directory,
@@ -263,6 +261,7 @@ class Node:
 
         In a quorum of one all of that is done when this returns. Otherwise `on_ready` is called when it is.
         """
+        self.late.open_tier()
         self._ticking = self.runtime.call_later(TICK_S, self._tick)
         self.membership.start()
         self.watchdog.start()
@@ -296,7 +295,7 @@ class Node:
             self.late.scrubber.loaded.on_damaged(partition, error)
 
     def _on_configured(self, partition: Partition) -> None:
-        self.late.set_validation(partition)
+        self.late.on_configured(partition)
         if self.late.retention.loaded is not None:
             self.late.retention.loaded.look_soon(partition)
         else:
@@ -314,6 +313,7 @@ class Node:
             self.lag.start()
             retention = self.late.retention.get()
             retention.start()
+            self.late.start_tier()
             self.cleaner.start()
             self.scrubber.start()
             for partition in self._configured_early:

@@ -1,4 +1,4 @@
-"""The settings of the log cleaner and the scrubber, and the checks of their combinations.
+"""The settings of the log cleaner, the scrubber and tiered storage, and the checks of their combinations.
 
 Settings that a topic can override (`min.cleanable.dirty.ratio` and others) are in `topic_config`.
 """
@@ -8,13 +8,65 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from strandline.config.settings import CLUSTER_WIDE, at_least, boolean, double, integer, long
+from strandline.config.settings import (
+    CLUSTER_WIDE,
+    INT_MAX,
+    LONG_MAX,
+    Synonym,
+    at_least,
+    between,
+    boolean,
+    double,
+    integer,
+    long,
+    password,
+    short,
+    text,
+)
 from strandline.errors import InvalidConfig
 
 KIB = 1024
 MIB = 1024 * 1024
 DEDUPE_BYTES_PER_THREAD = MIB
 """Each cleaner gets more than this of the buffer for keys, as in Kafka."""
+AS_RETENTION = -2
+"""Local retention that is the total one."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TieredTopicSettings:
+    """The settings of a topic that concern its segments in an object store; a part of `TopicConfig`."""
+
+    remote_storage_enable: bool = boolean(
+        "remote.storage.enable",
+        False,
+        "Whether leaders copy sealed segments to the object store, and delete local ones by `local.retention`. Needs "
+        "`remote.log.storage.system.enable` on all nodes, and a `cleanup.policy` without `compact`.",
+    )
+    local_retention_ms: int = long(
+        "local.retention.ms",
+        AS_RETENTION,
+        at_least(AS_RETENTION),
+        "The age from which copied segments are deleted on local disks; -2 for `retention.ms`.",
+        synonyms=(Synonym("log.local.retention.ms", update=CLUSTER_WIDE),),
+    )
+    local_retention_bytes: int = long(
+        "local.retention.bytes",
+        AS_RETENTION,
+        at_least(AS_RETENTION),
+        "The size from which copied segments are deleted on local disks; -2 for `retention.bytes`.",
+        synonyms=(Synonym("log.local.retention.bytes", update=CLUSTER_WIDE),),
+    )
+    remote_log_copy_disable: bool = boolean(
+        "remote.log.copy.disable",
+        False,
+        "Whether a tiered topic copies no more segments. Those in the store stay readable until retention.",
+    )
+    remote_log_delete_on_disable: bool = boolean(
+        "remote.log.delete.on.disable",
+        False,
+        "Whether `remote.storage.enable` may be turned off: what is only in the store is deleted then.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,9 +142,106 @@ class StorageSettings:
         "The longest `strandline.retention.lock.ms` of a topic. Longer ones count as this; with 0 no topic is locked.",
     )
 
+    # Tiered storage.
+    remote_log_storage_system_enable: bool = boolean(
+        "remote.log.storage.system.enable",
+        False,
+        "Whether topics may keep older segments in an object store (`remote.storage.enable`). It must be the same on "
+        "all nodes, and needs `strandline.remote.store.url`. A node with a tiered topic does not start without it.",
+    )
+    strandline_remote_store_url: str | None = text(
+        "strandline.remote.store.url",
+        None,
+        None,
+        "Strandline's own. The object store of tiered topics: `file:///directory`, `s3://bucket/prefix`, "
+        "`gs://bucket/prefix` or `az://container/prefix`. All nodes of a cluster use the same one.",
+    )
+    strandline_remote_store_options: str | None = password(
+        "strandline.remote.store.options",
+        "Strandline's own. Options of the store, `name=value` separated by commas: credentials, region, endpoint. "
+        "Without it they are taken from the environment, as the tools of the store do.",
+    )
+    strandline_remote_cache_bytes: int = long(
+        "strandline.remote.cache.bytes",
+        64 * MIB,
+        at_least(8 * MIB),
+        "Strandline's own. Memory for blocks of 4 MiB, and indexes, that were read from the store.",
+    )
+    remote_log_manager_task_interval_ms: int = long(
+        "remote.log.manager.task.interval.ms",
+        30_000,
+        at_least(1),
+        "How often a leader looks for segments to copy to the store, and for those that are past retention there.",
+    )
+    remote_log_manager_copier_thread_pool_size: int = integer(
+        "remote.log.manager.copier.thread.pool.size",
+        10,
+        at_least(1),
+        "Segments that are uploaded at a time; here no more than 4.",
+        update=CLUSTER_WIDE,
+    )
+    remote_log_manager_copy_max_bytes_per_second: int = long(
+        "remote.log.manager.copy.max.bytes.per.second",
+        LONG_MAX,
+        at_least(1),
+        "Bytes that this node uploads in a second, over the time of some segments.",
+        update=CLUSTER_WIDE,
+    )
+    remote_log_reader_threads: int = integer(
+        "remote.log.reader.threads",
+        10,
+        at_least(1),
+        "Reads from the store at a time.",
+        update=CLUSTER_WIDE,
+    )
+    remote_log_reader_max_pending_tasks: int = integer(
+        "remote.log.reader.max.pending.tasks",
+        100,
+        at_least(1),
+        "Partitions that may wait for the store at a time. A fetch of more is answered without their records.",
+    )
+    remote_fetch_max_wait_ms: int = integer(
+        "remote.fetch.max.wait.ms",
+        500,
+        at_least(1),
+        "How long a fetch waits for records from the store. A slower read goes on, and the next fetch finds it.",
+        update=CLUSTER_WIDE,
+    )
+    remote_list_offsets_request_timeout_ms: int = long(
+        "remote.list.offsets.request.timeout.ms",
+        30_000,
+        at_least(1),
+        "How long ListOffsets looks for a time in the store.",
+        update=CLUSTER_WIDE,
+    )
+    rlmm_config_remote_log_metadata_topic_num_partitions: int = integer(
+        "rlmm.config.remote.log.metadata.topic.num.partitions",
+        50,
+        between(1, INT_MAX),
+        "Partitions of `__remote_log_metadata`, which is created with the first tiered topic; fixed once it exists.",
+    )
+    rlmm_config_remote_log_metadata_topic_replication_factor: int = short(
+        "rlmm.config.remote.log.metadata.topic.replication.factor",
+        3,
+        at_least(1),
+        "Replicas of `__remote_log_metadata`. Where it is not set, no more than there are brokers.",
+    )
+    rlmm_config_remote_log_metadata_topic_min_isr: int = integer(
+        "rlmm.config.remote.log.metadata.topic.min.isr",
+        2,
+        at_least(1),
+        "In-sync replicas that `__remote_log_metadata` needs; all of them, if it has fewer.",
+    )
+    rlmm_config_remote_log_metadata_topic_retention_ms: int = long(
+        "rlmm.config.remote.log.metadata.topic.retention.ms",
+        -1,
+        at_least(-1),
+        "Retention of `__remote_log_metadata`; -1 for ever. Less than the retention of tiered topics loses their data.",
+    )
+
 
 def check_storage(settings: StorageSettings) -> None:
-    """Raise InvalidConfig for settings of the cleaner that contradict one another."""
+    """Raise InvalidConfig for settings that contradict one another, or of which one is missing."""
     each = settings.log_cleaner_dedupe_buffer_size // max(1, settings.log_cleaner_threads)
     if each <= DEDUPE_BYTES_PER_THREAD:
         raise InvalidConfig(
@@ -104,3 +253,39 @@ def check_storage(settings: StorageSettings) -> None:
             f"log.cleaner.io.buffer.load.factor={settings.log_cleaner_io_buffer_load_factor} is not allowed; "
             "expected more than 0 and at most 1"
         )
+    if settings.remote_log_storage_system_enable and not settings.strandline_remote_store_url:
+        raise InvalidConfig(
+            "remote.log.storage.system.enable=true needs strandline.remote.store.url; expected for example "
+            "file:///var/lib/strandline-tier or s3://bucket/prefix"
+        )
+
+
+def check_tiering(settings: TieredTopicSettings, *, retention_ms: int, retention_bytes: int) -> None:
+    """Raise InvalidConfig, in Kafka's words, where the settings of a tiered topic contradict one another."""
+    if not settings.remote_storage_enable:
+        return
+    pairs = (
+        ("ms", settings.local_retention_ms, retention_ms),
+        ("bytes", settings.local_retention_bytes, retention_bytes),
+    )
+    for unit, local, total in pairs:
+        if local == AS_RETENTION or total == -1:
+            continue
+        if local == -1:
+            raise InvalidConfig(
+                f"Invalid value -1 for configuration local.retention.{unit}: "
+                f"Value must not be -1 as retention.{unit} value is set as {total}."
+            )
+        if local > total:
+            raise InvalidConfig(
+                f"Invalid value {local} for configuration local.retention.{unit}: "
+                f"Value must not be more than property: retention.{unit} value."
+            )
+    if settings.remote_log_copy_disable:
+        for unit, local, total in pairs:
+            if local not in (AS_RETENTION, total):
+                raise InvalidConfig(
+                    f"When `remote.log.copy.disable` is set to true, the `local.retention.{unit}` and "
+                    f"`retention.{unit}` must be set to the identical value because there will be no more logs copied "
+                    "to the remote storage."
+                )

@@ -31,6 +31,7 @@ from strandline.config.settings import (
     text_of,
     words,
 )
+from strandline.config.storage_settings import TieredTopicSettings, check_tiering
 from strandline.errors import InvalidConfig
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _as(*names: str) -> tuple[Synonym, ...]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TopicConfig:
+class TopicConfig(TieredTopicSettings):
     """The settings in force for one topic. Attributes are Kafka's names; the last are derived for the data path."""
 
     cleanup_policy: tuple[str, ...] = words(
@@ -370,6 +371,8 @@ class TopicConfig:
         "(records). `group lag` and `doctor` compare with it, and `contract alerts` makes alert rules of it.",
     )
 
+    is_tiered: bool = dataclasses.field(init=False)
+    """Whether sealed segments go to the object store."""
     compact: bool = dataclasses.field(init=False)
     """Whether `cleanup.policy` names `compact`. Then records without a key are rejected."""
     roll_ms: int = dataclasses.field(init=False)
@@ -389,6 +392,7 @@ class TopicConfig:
         if self.delay_enable:
             object.__setattr__(self, "timestamp_after_max_ms", self.delay_max_ms)
         object.__setattr__(self, "compact", "compact" in self.cleanup_policy)
+        object.__setattr__(self, "is_tiered", self.remote_storage_enable and not self.compact)
         object.__setattr__(
             self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
         )
@@ -415,10 +419,21 @@ class TopicConfig:
             raise InvalidConfig(
                 "strandline.audit.chain=true cannot be used with cleanup.policy=compact, which removes records"
             )
+        if resolved.audit_chain and resolved.remote_storage_enable:
+            raise InvalidConfig(
+                "strandline.audit.chain=true cannot be used with remote.storage.enable=true yet: the chain reads local "
+                "segments only"
+            )
         if resolved.delay_enable and resolved.log_append_time:
             raise InvalidConfig(
                 "strandline.delay.enable needs message.timestamp.type=CreateTime, because a record is due at the time "
                 "that its producer gave it"
+            )
+        check_tiering(resolved, retention_ms=resolved.retention_ms, retention_bytes=resolved.retention_bytes)
+        if resolved.remote_storage_enable and resolved.compact:
+            raise InvalidConfig(
+                "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty "
+                "list."
             )
         return resolved
 

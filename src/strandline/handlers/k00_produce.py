@@ -168,7 +168,7 @@ def _append_all(
                 waits.append((partition, commits_at, len(results)))
         elif partition.flush_before_ack and partition.log.flushed_offset < commits_at:
             waits.append((partition, commits_at, len(results)))
-        results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log.log_start_offset))
+        results.append(PartitionResult(topic, index, 0, base_offset, append_time_ms, partition.log_start_offset))
 
 
 def _wait(

@@ -1,8 +1,10 @@
 """ListOffsets (2), versions 1-11: the first and last offset of a partition, or the first at or after a time.
 
 Honoured: earliest, latest, a timestamp, max timestamp (7+), for read_committed below the last stable offset; earliest
-local (8+), latest tiered (9+) and earliest pending upload (11+), which without tiers are the earliest and twice
-"none"; leader epochs (4+). Not yet: a replica id is ignored, and nothing waits, so neither does the timeout.
+local (8+), latest tiered (9+) and earliest pending upload (11+), which for a topic that is not tiered are the earliest
+and twice "none"; leader epochs (4+). A look-up by time in the object store waits for
+`remote.list.offsets.request.timeout.ms` at most; nothing else waits. Not yet: a replica id and the timeout of the
+request are ignored.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from strandline.handlers.support.context import RequestContext
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
 from strandline.partition.partition import Partition
+from strandline.partition.tier import Tier
 from strandline.runtime.time_slicing import gradually
 
 API_KEY = 2
@@ -106,13 +109,22 @@ class _LookUp:
             self._check_available(partition)
             self._set(answer, FoundTime(self._end_offset(partition), -1, partition.leader_epoch))
         elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-            start = partition.log_start_offset
+            start = partition.log_start_offset if timestamp == EARLIEST else partition.log.log_start_offset
             self._set(answer, FoundTime(start, -1, partition.epoch_of(start)))
+        elif timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            if partition.tier is not None:
+                offset, epoch = partition.tier.highest()
+                if timestamp == EARLIEST_PENDING_UPLOAD:
+                    offset = max(offset + 1, partition.log_start_offset)
+                    epoch = partition.epoch_of(offset)
+                self._set(answer, FoundTime(offset, -1, epoch))
         elif timestamp == MAX_TIMESTAMP:
             look_up = partial(partition.max_timestamp_offset, committed_only=self._read_committed)
             self._start(look_up, partition, answer)
         elif timestamp >= 0:
             look_up = partial(partition.offset_for_timestamp, timestamp, committed_only=self._read_committed)
+            if partition.tier is not None and partition.log_start_offset < partition.log.log_start_offset:
+                look_up = partial(_tier_first, partition.tier, timestamp, look_up)
             self._start(look_up, partition, answer)
 
     def _set(self, answer: ListOffsetsPartitionResponse, found: FoundTime) -> None:
@@ -155,3 +167,18 @@ class _LookUp:
             # Rejected at once, so `on_found` is never called.
             self._open -= 1
             raise
+
+
+def _tier_first(tier: Tier, timestamp_ms: int, look_up: LookUp, callback: FoundCallback) -> None:
+    """Find a time in the object store, else in the local log."""
+
+    def on_found(found: FoundTime | None, error: BaseException | None) -> None:
+        if found is None and error is None:
+            try:
+                look_up(callback)
+            except StrandlineError as refusal:
+                callback(None, refusal)
+        else:
+            callback(found, error)
+
+    tier.find_time(timestamp_ms, on_found)

@@ -432,4 +432,5 @@ class LogDirectory:
 
 def _start_of(log: PartitionLog) -> int:
     """Return where a log starts, or is about to start: readers have not seen that yet."""
-    return max(log.log_start_offset, log.planned_start_offset)
+    start_offset = log.log_start_offset if log.tier_start_offset < 0 else log.tier_start_offset
+    return max(start_offset, log.planned_start_offset)

@@ -56,6 +56,8 @@ def open_log(
     """
     log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
     log.appended_ms = now_ms
+    if config.is_tiered:
+        log.tier_start_offset = max(0, log_start_offset)
     if not disk.exists(directory):
         disk.make_directory(directory)
         log.unsynced.directories.append(directory.parent)

@@ -10,7 +10,7 @@ cdef class PartitionLog:
     cdef public object trimmed, swap, cut_offset
     cdef public list segments, base_offsets
     cdef public Segment active
-    cdef public long long log_start_offset, log_end_offset, flushed_offset, learnt_from
+    cdef public long long log_start_offset, log_end_offset, flushed_offset, learnt_from, tier_start_offset
     cdef public long long planned_start_offset, written_start_offset, tombstone_horizon, planned_tombstone_horizon
     cdef public long long appended_ms, cuts, synced_cuts, swaps
     cdef public bint has_aborted

@@ -79,6 +79,8 @@ class PartitionLog:
         """When the newest batch was appended, or the log opened: no batch was appended later than this."""
         self.has_aborted = False
         """Whether a transaction was ever aborted here, as far as the segments know."""
+        self.tier_start_offset = -1
+        """Where a tiered log starts, in the store or here, while `log_start_offset` is its local start; else -1."""
         self.learnt_from = 0
         """The observer was shown every batch from here on; what lies before, it has from a snapshot."""
         self.on_failed: Callable[[StrandlineError], None] | None = None
@@ -98,8 +100,7 @@ class PartitionLog:
         """Where the log is about to start. Written down before readers see it, so that the start never goes back."""
         self.written_start_offset = 0
         self.tombstone_horizon = 0
-        """Tombstones and transaction markers may have been removed below this offset, here or in the leader's log. A
-        replica that ends below it may still hold the records that they delete."""
+        """Below it tombstones and markers may be gone: a replica that ends there may hold what they delete."""
         self.planned_tombstone_horizon = 0
         """The next `tombstone_horizon`. Written down before anything is appended that depends on it."""
         self.unsynced = Unsynced()
@@ -463,8 +464,7 @@ class PartitionLog:
     def cut_front(self, start_offset: int) -> list[Segment]:
         """Remove the records below `start_offset`. Return the segments that hold no others, for the caller to delete.
 
-        Oldest first: a crash in between must not leave a hole. The file of leader epochs stays as it is, because
-        opening the log trims that as well.
+        Oldest first: a crash in between must not leave a hole. The file of epochs is trimmed when the log is opened.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -478,7 +478,8 @@ class PartitionLog:
         del self.segments[:count], self.base_offsets[:count]
         for segment in gone:
             self.unsynced.discard(segment)
-        self.leader_epochs.truncate_start(start_offset)
+        # Epochs of records in the store are needed to find them there.
+        self.leader_epochs.truncate_start(start_offset if self.tier_start_offset < 0 else self.tier_start_offset)
         return gone
 
     def delete(self, target: Path) -> None:

@@ -34,6 +34,10 @@ class ProducerSnapshots:
         if self._observer is not None:
             self._disk.write_whole(self._path(offset), self._observer.snapshot())
 
+    def adopt(self, offset: int, data: bytes) -> None:
+        """Keep what another replica knew when its log ended at `offset`."""
+        self._disk.write_whole(self._path(offset), data)
+
     def restore(self, *, at_most: int | None, now_ms: int) -> int | None:
         """Load the newest sound snapshot at or below `at_most`. Return its offset, or None if the observer is empty.
 

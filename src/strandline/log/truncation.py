@@ -162,6 +162,7 @@ def _truncate_segments(log: PartitionLog, offset: int) -> None:
         log.add_segment(offset, log.active.created_ms)
     log.log_end_offset = offset
     log.log_start_offset = min(log.log_start_offset, offset)
+    log.tier_start_offset = min(log.tier_start_offset, offset)
 
 
 def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
@@ -197,6 +198,8 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         log.leader_epochs = kept
         log.snapshots.remove_beyond(-1)
         log.log_start_offset = log.log_end_offset = log.flushed_offset = offset
+        if log.tier_start_offset >= 0:
+            log.tier_start_offset = offset
         log.tombstone_horizon = horizon
         log.has_aborted = False
         log.unsynced.limit(offset)
@@ -209,6 +212,20 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         log.fail(DiskFailed(f"{log.directory}: cannot begin at {offset}: {error.strerror}"))
         raise log.refusal() from error
     relearn(log, log.snapshots.restore(at_most=None, now_ms=log.appended_ms), None)
+
+
+def know_former(log: PartitionLog, *, epochs: bytes, snapshot: bytes | None, tier_start_offset: int) -> None:
+    """Give an empty log, which `restart_at` began, what it must know of records before it that are in a store.
+
+    Raises CorruptLog or OSError. A crash before this leaves a log without epochs, which its leader truncates.
+    """
+    kept = LeaderEpochs.parse(epochs.decode()).below(log.log_start_offset)
+    log.tier_start_offset = tier_start_offset
+    log.leader_epochs = kept
+    log.save_leader_epochs()
+    if snapshot is not None:
+        log.snapshots.adopt(log.log_start_offset, snapshot)
+        relearn(log, log.snapshots.restore(at_most=log.log_start_offset, now_ms=log.appended_ms), None)
 
 
 def _make_files_ahead(log: PartitionLog, offset: int) -> list[Path]:

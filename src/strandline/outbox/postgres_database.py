@@ -146,7 +146,7 @@ def _failures(table: str) -> Iterator[None]:
             f"the role of the relay may not use {table}: {_first_line(error)}; grant SELECT, UPDATE and DELETE"
         ) from None
     except errors.FeatureNotSupported as error:
-        # A prepared statement does not survive ALTER COLUMN TYPE; another session prepares it anew.
+        # A prepared statement does not survive ALTER COLUMN TYPE; another session prepares it again.
         raise RetriableFailure(f"the table {table} was altered: {_first_line(error)}") from None
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise RetriableFailure(f"the database of {table} is away or busy: {_first_line(error)}") from None

@@ -53,6 +53,18 @@ class InternalCommit:
         self._on_committed(RequestError(ErrorCode(error_code), "the append was not committed") if error_code else None)
 
 
+class CommitCallback:
+    """A function that is called with the error code."""
+
+    __slots__ = ("_on_commit",)
+
+    def __init__(self, on_commit: Callable[[int], object]) -> None:
+        self._on_commit = on_commit
+
+    def on_commit(self, error_code: int) -> None:
+        self._on_commit(error_code)
+
+
 class DelayedOperations:
     """The requests that wait at a partition, each with the offset that completes it."""
 

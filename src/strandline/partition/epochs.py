@@ -41,7 +41,7 @@ def replica_divergence(partition: Partition, last_epoch: int, offset: int, start
     whether they were committed. So they count as diverged.
     """
     diverging, epochs = divergence(partition, last_epoch, offset), partition.log.leader_epochs.epochs
-    is_below = start_offset < offset == partition.log.log_start_offset
+    is_below = start_offset < offset == partition.log_start_offset
     if diverging is None and is_below and epochs and last_epoch < epochs[0]:
         return last_epoch, offset
     return diverging

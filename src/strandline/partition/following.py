@@ -6,7 +6,9 @@ from strandline.codec.record_batch import check_run
 from strandline.errors import DiskFailed, ErrorCode, InvalidBatch, StrandlineError
 from strandline.log import run_appends, truncation
 from strandline.partition.partition import Partition
+from strandline.partition.tier import TierBeginning
 from strandline.replication.divergence import truncation_offset
+from strandline.replication.follower import Position
 
 
 def make_follower(partition: Partition, leader_id: int, *, leader_epoch: int, partition_epoch: int) -> bool:
@@ -62,11 +64,31 @@ def truncate_to(partition: Partition, offset: int) -> None:
     on_truncated(partition, end_offset)
 
 
-def restart_at(partition: Partition, offset: int) -> None:
-    """Restart where the leader's log begins: all records here lie before it. The recovery point on disk is 0."""
+def position_of(partition: Partition) -> Position:
+    return Position(
+        partition.leader_epoch,
+        partition.log_end_offset,
+        partition.log.leader_epochs.epoch_of(partition.log_end_offset - 1),
+        partition.log_start_offset,
+        partition.high_watermark,
+    )
+
+
+def restart_at(partition: Partition, offset: int, beginning: TierBeginning | None = None) -> None:
+    """Restart where the leader's log begins: all records here lie before it. The recovery point on disk is 0.
+
+    With `beginning` that is where the leader's local log begins, and the records before it are in the object store.
+    """
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
     truncation.restart_at(partition.log, offset, partition.runtime.now_ms())
+    if beginning is not None:
+        truncation.know_former(
+            partition.log,
+            epochs=beginning.leader_epochs,
+            snapshot=beginning.producer_snapshot,
+            tier_start_offset=beginning.log_start_offset,
+        )
     on_truncated(partition, end_offset)
 
 

@@ -6,7 +6,7 @@ from strandline.partition.producers cimport Producers
 
 cdef class Partition:
     cdef public object advance_listeners, append_listeners, config, delayed, flusher, in_sync, log, runtime, serial_gate
-    cdef public object on_failed, on_flushed, on_lag, on_proposal, validation, verifies_transactions
+    cdef public object on_failed, on_flushed, on_lag, on_proposal, tier, validation, verifies_transactions
     cdef public object topic, topic_id, index, leader_id, in_sync_count, partition_epoch
     cdef public Producers producers
     cdef public long long batches_in, bytes_in, bytes_out, unseen_bytes

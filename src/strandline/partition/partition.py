@@ -29,11 +29,9 @@ from strandline.codec.record_batch import (
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import (
     COMES_AGAIN,
-    BatchTooLarge,
     BehindRefused,
     ErrorCode,
     InvalidBatch,
-    InvalidTimestamp,
     NotLeader,
     OutOfOrderSequence,
     RequestError,
@@ -55,7 +53,9 @@ from strandline.partition.look_up import FoundCallback, look_up_latest_time, loo
 from strandline.partition.producers import Producers
 from strandline.partition.record_validation import RecordValidation
 from strandline.partition.reencoding import opened_now
+from strandline.partition.refusals import out_of_time, too_large
 from strandline.partition.serial_gate import SerialGate
+from strandline.partition.tier import Tier
 from strandline.partition.transactions import check_beginning, check_outside, check_verified, refuse_kind
 from strandline.partition.verification import ONGOING, VerificationGuard
 from strandline.replication.in_sync import InSyncReplicas, Proposal
@@ -105,6 +105,7 @@ class Partition:
         "producers",
         "runtime",
         "serial_gate",
+        "tier",
         "topic",
         "topic_id",
         "unseen_bytes",
@@ -161,6 +162,8 @@ class Partition:
         """Return whether a transaction begins here only if its coordinator knows of it: a dynamic setting."""
         self.validation: RecordValidation | None = None
         """What the topic asks of its records, where this broker leads it."""
+        self.tier: Tier | None = None
+        """What reads from the object store, if the topic is tiered."""
         self.is_watched = False
         self.delayed = DelayedOperations()
         self.advance_listeners: dict[AdvanceListener, None] = {}
@@ -213,7 +216,9 @@ class Partition:
 
     @property
     def log_start_offset(self) -> int:
-        return self.log.log_start_offset
+        """Return the first offset that may be read, here or in the object store."""
+        log = self.log
+        return log.log_start_offset if log.tier_start_offset < 0 else log.tier_start_offset
 
     @property
     def log_end_offset(self) -> int:
@@ -227,7 +232,7 @@ class Partition:
         if unstable >= high_watermark:
             return high_watermark
         # The beginning of a transaction may have been deleted.
-        return max(unstable, self.log.log_start_offset)
+        return max(unstable, self.log_start_offset)
 
     def read(
         self, offset: int, *, size_bytes_max: int, committed_only: bool, at_least_one: bool, may_block: bool
@@ -287,7 +292,7 @@ class Partition:
         config, producers = self.config, self.producers
         header = check_batch(batch)
         if len(batch) > config.max_message_bytes:
-            raise _too_large(self, len(batch))
+            raise too_large(self.topic, len(batch), config.max_message_bytes)
         _, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, producer_epoch, base_sequence, _ = header
         is_transactional = attributes & _NOT_PLAIN
         if is_transactional and (guard is None or producer_id < 0 or attributes & CONTROL):
@@ -324,7 +329,7 @@ class Partition:
             header[MAX_TIMESTAMP] > now_ms + config.timestamp_after_max_ms
             or 0 <= header[BASE_TIMESTAMP] < now_ms - config.timestamp_before_max_ms
         ):
-            raise _out_of_time(self, header, now_ms)
+            raise out_of_time(self.topic, header, now_ms)
         base_offset = self.log.append(batch, header, leader_epoch=self.leader_epoch, now_ms=now_ms)
         last_offset, max_timestamp = base_offset + last_offset_delta, header[MAX_TIMESTAMP]
         if producer_id >= 0:
@@ -488,13 +493,3 @@ class Partition:
         """After the log was opened or truncated, find the markers above the high watermark and what they end."""
         learn_markers(self.log, self.high_watermark)
         self.producers.on_high_watermark(self.high_watermark)
-
-
-def _too_large(partition: Partition, size_bytes: int) -> BatchTooLarge:
-    limit = partition.config.max_message_bytes
-    return BatchTooLarge(f"a batch of {size_bytes} bytes; max.message.bytes of {partition.topic} is {limit}")
-
-
-def _out_of_time(partition: Partition, header: HeaderFields, now_ms: int) -> InvalidTimestamp:
-    first, last = header[BASE_TIMESTAMP], header[MAX_TIMESTAMP]
-    return InvalidTimestamp(f"timestamps {first} to {last} are outside what {partition.topic} accepts at {now_ms}")

@@ -61,12 +61,25 @@ def follow_start(partition: Partition, log_start_offset: int) -> None:
 
 
 def trim(partition: Partition, start_offset: int) -> list[Segment]:
-    """Move the log start to `start_offset`, and notify followers. Return the segments that are removed."""
-    gone = partition.log.cut_front(start_offset)
-    remove_segments(partition.log, gone)
+    """Move the log start to `start_offset`, and notify followers. Return the local segments that are removed."""
+    log = partition.log
+    if log.tier_start_offset >= 0:
+        log.tier_start_offset = max(log.tier_start_offset, start_offset)
+        log.leader_epochs.truncate_start(log.tier_start_offset)
+    gone = log.cut_front(start_offset) if start_offset > log.log_start_offset else []
+    remove_segments(log, gone)
     for listener in list(partition.append_listeners):
         listener.on_start_moved()
     serve_trims(partition)
+    return gone
+
+
+def trim_local(partition: Partition, start_offset: int) -> list[Segment]:
+    """Remove local records of a tiered partition that the store has. Return the segments that are removed."""
+    log = partition.log
+    assert log.tier_start_offset >= 0, "what is not tiered is trimmed for good"
+    gone = log.cut_front(start_offset)
+    remove_segments(log, gone)
     return gone
 
 

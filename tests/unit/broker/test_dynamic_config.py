@@ -178,6 +178,17 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
     "log.cleaner.io.max.bytes.per.second": ("88", lambda node: int(node.cleaner.share().io_bytes_per_s)),
     "log.scrub.interval.ms": ("89", lambda node: node.config.log_scrub_interval_ms),
     "log.scrub.max.bytes.per.second": ("90", lambda node: node.config.log_scrub_max_bytes_per_second),
+    "remote.fetch.max.wait.ms": ("93", lambda node: node.config.remote_fetch_max_wait_ms),
+    "remote.list.offsets.request.timeout.ms": ("94", lambda node: node.config.remote_list_offsets_request_timeout_ms),
+    "remote.log.manager.copier.thread.pool.size": (
+        "2",
+        lambda node: node.config.remote_log_manager_copier_thread_pool_size,
+    ),
+    "remote.log.manager.copy.max.bytes.per.second": (
+        "95",
+        lambda node: node.config.remote_log_manager_copy_max_bytes_per_second,
+    ),
+    "remote.log.reader.threads": ("3", lambda node: node.config.remote_log_reader_threads),
     "num.recovery.threads.per.data.dir": ("3", lambda node: node.config.num_recovery_threads_per_data_dir),
     "producer.id.expiration.ms": ("84", lambda node: node.config.producer_id_expiration_ms),
     "transaction.partition.verification.enable": (

@@ -132,12 +132,14 @@ async def test_every_family_can_be_read(running: Running) -> None:
     for public in (True, False):
         found = {each.name for each in text_string_to_metric_families("".join(page(running.node, public=public)))}
         shown = {family.name.removesuffix("_total") for family in families(public=public)}
-        # Only what has happened has a line: requests by API, groups, clients, quotas; certificates with TLS; an audit.
+        # Only what has happened has a line: requests by API, groups, clients, quotas; certificates with TLS; an audit;
+        # an object store.
         missing = {
             name
             for name in shown - found
             if not re.match(
-                r"kafka_(network_requestmetrics|consumergroup|coordinator)|strandline_(audit|group|quota|tls)", name
+                r"kafka_(network_requestmetrics|consumergroup|coordinator)|strandline_(audit|group|quota|remote|tls)",
+                name,
             )
         }
         assert missing <= {

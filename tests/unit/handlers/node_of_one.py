@@ -61,6 +61,12 @@ class Records:
     held: list[Callable[[], object]] | None = None
     """Look-ups that wait, where a test wants them to; else they are answered at once."""
 
+    tier: None = None
+
+    @property
+    def log(self) -> Records:
+        return self
+
     def check_leader_epoch(self, epoch: int) -> None:
         if epoch not in (-1, self.leader_epoch):
             older = epoch < self.leader_epoch

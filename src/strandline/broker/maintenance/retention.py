@@ -22,7 +22,7 @@ from strandline.log.segment.segment import Segment
 from strandline.log.segment.segment_times import read_newest_ms
 from strandline.observability.log_lines import fields
 from strandline.partition.partition import Partition
-from strandline.partition.trimming import trim
+from strandline.partition.trimming import trim, trim_local
 from strandline.runtime.time_slicing import slowly
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class LogRetention:
             self.look_soon(partition)
             return
         now_ms = self._runtime.now_ms()
-        found = retention.judge(partition_log, high_watermark=partition.high_watermark, now_ms=now_ms)
+        found = self._judge(partition, now_ms)
         if found.unknown is not None:
             first = partition_log.segments.index(found.unknown)
             for segment in partition_log.segments[first : first + TIMES_AHEAD_MAX]:
@@ -138,7 +138,12 @@ class LogRetention:
         if found.waits_for_flush:
             partition_log.want_flush()
             self.look_soon(partition)
-        if found.leaves:
+        if found.leaves and partition.tier is not None and not partition.config.remote_log_copy_disable:
+            # The store has them. The log start does not move, so nothing is to be written down.
+            gone = trim_local(partition, found.start_offset)
+            self.deleted_segments += len(gone)
+            self.deleted_bytes += sum(segment.size_bytes for segment in gone)
+        elif found.leaves:
             self._planned[partition] = partition_log.planned_start_offset = found.start_offset
 
     def _roll(self, partition: Partition, now_ms: int) -> None:
@@ -208,9 +213,11 @@ class LogRetention:
     def _still_go(self, partition: Partition, start_offset: int) -> bool:
         """Whether all below `start_offset` is past retention: a slow disk takes its time to write that down, and who
         changes the settings meanwhile may do so to save it."""
-        now_ms = self._runtime.now_ms()
-        found = retention.judge(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms)
-        return found.start_offset >= start_offset
+        return self._judge(partition, self._runtime.now_ms()).start_offset >= start_offset
+
+    def _judge(self, partition: Partition, now_ms: int) -> retention.RetentionDecision:
+        policy = None if partition.tier is None else partition.tier.local_policy()
+        return retention.judge(partition.log, high_watermark=partition.high_watermark, now_ms=now_ms, policy=policy)
 
     def _end_look(self, is_whole: bool) -> None:
         self._is_looking = False

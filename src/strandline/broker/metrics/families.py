@@ -16,6 +16,7 @@ from strandline.broker.metrics import replication as metrics_replication
 from strandline.broker.metrics import requests as metrics_requests
 from strandline.broker.metrics import shares as metrics_shares
 from strandline.broker.metrics import storage as metrics_storage
+from strandline.broker.metrics import tiering as metrics_tiering
 from strandline.broker.metrics import topics as metrics_topics
 from strandline.broker.metrics import transactions as metrics_transactions
 from strandline.broker.metrics.scrape import ObservedBroker, Scrape
@@ -28,6 +29,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Quotas": metrics_quotas.FAMILIES,
     "Topics and partitions": metrics_topics.FAMILIES,
     "The files of a log": metrics_storage.FAMILIES,
+    "Tiered topics": metrics_tiering.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
     "Share groups": metrics_shares.FAMILIES,

@@ -132,7 +132,7 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "kafka_topic_partition_oldest_offset",
         "gauge",
         "The first offset that can be read.",
-        each_partition(lambda each: each.log.log_start_offset),
+        each_partition(lambda each: each.log_start_offset),
         _PARTITION,
     ),
     Metric(

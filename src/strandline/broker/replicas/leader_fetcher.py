@@ -26,16 +26,19 @@ from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, MalformedMessage, StrandlineError, TimedOut
 from strandline.log.truncation import begin_truncation, cancel_truncation
 from strandline.observability.log_lines import fields
+from strandline.partition.delayed_operations import CommitCallback
 from strandline.partition.following import (
     append_fetched,
     learn_high_watermark,
+    position_of,
     restart_at,
     truncate_to,
     where_to_cut,
 )
 from strandline.partition.partition import Partition
+from strandline.partition.tier import OnBeginning, TierBeginning
 from strandline.partition.trimming import follow_start
-from strandline.replication.follower import SESSION_ERRORS, FollowerFetches, Key, Position
+from strandline.replication.follower import SESSION_ERRORS, FollowerFetches, Key
 from strandline.runtime.runtime import Runtime
 
 FETCH_API_KEY: Final = 1
@@ -68,6 +71,7 @@ class FetcherOwner(Protocol):
     write_recovery_points: Callable[[Done], object]
     write_start_offsets: Callable[[Done], object]
     may_leave: Callable[[Partition], bool]
+    begin_in_tier: Callable[[Partition, OnBeginning], object]
     giving_up: set[Partition]
     bytes_in: int
 
@@ -80,6 +84,8 @@ class _Cut(NamedTuple):
     """Whether nothing of the log stays, and it goes on at the offset."""
     tombstone_horizon: int
     """The leader's, which the log takes over; 0 if that does not matter."""
+    beginning: TierBeginning | None = None
+    """What the log must know of records before it that are in the object store."""
 
 
 class LeaderFetcher:
@@ -125,7 +131,7 @@ class LeaderFetcher:
             # Others are missed meanwhile, and its log counts again: nothing of it was discarded.
             self._owner.giving_up.discard(partition)
         if partition in self._owner.giving_up:
-            position = _position(partition)._replace(fetch_offset=BEGINS_AGAIN, last_fetched_epoch=-1)
+            position = position_of(partition)._replace(fetch_offset=BEGINS_AGAIN, last_fetched_epoch=-1)
             self._follower.follow(key, position, size_bytes_max=size_bytes_max)
             self._send_soon()
             return
@@ -134,9 +140,9 @@ class LeaderFetcher:
                 self._follower.hold(key)
             partition.flusher.flush_soon(partition.log)
             on_flushed = partial(self._on_held_flushed, key, partition.leader_epoch)
-            partition.when_flushed(partition.log_end_offset, _Flushed(on_flushed))
+            partition.when_flushed(partition.log_end_offset, CommitCallback(on_flushed))
             return
-        self._follower.follow(key, _position(partition), size_bytes_max=size_bytes_max)
+        self._follower.follow(key, position_of(partition), size_bytes_max=size_bytes_max)
         self._send_soon()
 
     def _on_held_flushed(self, key: Key, leader_epoch: int, error_code: int) -> None:
@@ -314,13 +320,13 @@ class LeaderFetcher:
             self._failures.pop(key, None)
         if partition.flush_before_ack and partition.acknowledged_offset < partition.log_end_offset:
             self._unflushed += 1
-            partition.when_flushed(partition.log_end_offset, _Flushed(self._on_flushed))
+            partition.when_flushed(partition.log_end_offset, CommitCallback(self._on_flushed))
         if partition.log_start_offset < fetched.log_start_offset <= partition.high_watermark:
             self._follower.hold(key)
             partition.log.planned_start_offset = fetched.log_start_offset
             self._starts[key] = partition, fetched.log_start_offset
         else:
-            self._follower.move(key, _position(partition))
+            self._follower.move(key, position_of(partition))
 
     def _on_flushed(self, _: int) -> None:
         self._unflushed -= 1
@@ -329,6 +335,10 @@ class LeaderFetcher:
 
     def _on_error(self, key: Key, partition: Partition, fetched: FetchedPartition, failed: list[Key]) -> None:
         start_offset = fetched.log_start_offset
+        if fetched.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self._follower.hold(key)
+            self._owner.begin_in_tier(partition, partial(self._on_beginning, key, partition.leader_epoch))
+            return
         if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and start_offset >= 0:
             if fetched.tombstone_horizon >= 0:
                 if partition not in self._owner.giving_up:
@@ -347,6 +357,19 @@ class LeaderFetcher:
                 return
             log.error("%r: the leader has no such offset, and no epoch tells why", partition)
         failed.append(key)
+
+    def _on_beginning(
+        self, key: Key, leader_epoch: int, beginning: TierBeginning | None, error: BaseException | None
+    ) -> None:
+        partition = self.partitions.get(key)
+        if self._is_closed or partition is None or partition.leader_epoch != leader_epoch or key in self._cuts:
+            return
+        if beginning is None:
+            log.warning("%r cannot begin behind what is in the object store yet: %s", partition, error)
+            self._retry_later([key])
+            return
+        self._begin_cut(key, partition, beginning.offset, begins_anew=True, beginning=beginning)
+        self._cut()
 
     def _retry_later(self, keys: list[Key]) -> None:
         """Ask for these partitions again after a while that grows with each failure; all of them with one timer."""
@@ -400,11 +423,18 @@ class LeaderFetcher:
     # Cutting
 
     def _begin_cut(
-        self, key: Key, partition: Partition, offset: int, *, begins_anew: bool = False, tombstone_horizon: int = 0
+        self,
+        key: Key,
+        partition: Partition,
+        offset: int,
+        *,
+        begins_anew: bool = False,
+        tombstone_horizon: int = 0,
+        beginning: TierBeginning | None = None,
     ) -> None:
         begins_anew = begins_anew or offset < partition.log.base_offsets[0]
         self._follower.hold(key)
-        self._cuts[key] = _Cut(partition.leader_epoch, offset, begins_anew, tombstone_horizon)
+        self._cuts[key] = _Cut(partition.leader_epoch, offset, begins_anew, tombstone_horizon, beginning)
         begin_truncation(partition.log, 0 if begins_anew else offset, tombstone_horizon=tombstone_horizon)
 
     def _cut(self) -> None:
@@ -450,7 +480,7 @@ class LeaderFetcher:
             log.warning("%r is cut below its high watermark, at %d", partition, offset, extra=facts)
         try:
             if cut.begins_anew:
-                restart_at(partition, offset)
+                restart_at(partition, offset, cut.beginning)
                 self._owner.giving_up.discard(partition)
             else:
                 truncate_to(partition, offset)
@@ -468,23 +498,3 @@ class LeaderFetcher:
             self._forget_cut(key)
         if self._channel is not None:
             self._channel.close()
-
-
-class _Flushed:
-    __slots__ = ("_on_flushed",)
-
-    def __init__(self, on_flushed: Callable[[int], object]) -> None:
-        self._on_flushed = on_flushed
-
-    def on_commit(self, error_code: int) -> None:
-        self._on_flushed(error_code)
-
-
-def _position(partition: Partition) -> Position:
-    return Position(
-        partition.leader_epoch,
-        partition.log_end_offset,
-        partition.log.leader_epochs.epoch_of(partition.log_end_offset - 1),
-        partition.log_start_offset,
-        partition.high_watermark,
-    )

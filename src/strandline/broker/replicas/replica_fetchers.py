@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 from strandline.broker.replicas.leader_fetcher import AddressOf, Connect, Done, LeaderFetcher
 from strandline.config.node_config import BrokerConfig
+from strandline.errors import DiskFailed
 from strandline.partition.partition import Partition
+from strandline.partition.tier import OnBeginning
 from strandline.runtime.runtime import Runtime
 
 
@@ -40,6 +42,8 @@ class ReplicaFetchers:
         self.write_start_offsets = write_start_offsets
         self.may_leave = may_leave
         """Whether a partition can do without this replica for a while."""
+        self.begin_in_tier: Callable[[Partition, OnBeginning], object] = _no_tier
+        """Finds out where a follower begins whose next records are in the object store alone."""
         self._fetchers: dict[int, LeaderFetcher] = {}
         self._leader_of: dict[Partition, int] = {}
         self.giving_up: set[Partition] = set()
@@ -103,3 +107,7 @@ class ReplicaFetchers:
         self._fetchers.clear()
         self._leader_of.clear()
         self.giving_up.clear()
+
+
+def _no_tier(partition: Partition, then: OnBeginning) -> None:
+    then(None, DiskFailed("remote.log.storage.system.enable is false on this node"))

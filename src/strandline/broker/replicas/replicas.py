@@ -92,6 +92,8 @@ class Replicas:
         """Called with the names of topics that came, went, got more partitions or other replicas, when that is done."""
         self.on_topic_deleted: Callable[[str, uuid.UUID], object] = _ignore
         """Called with the name and the id of a topic whose partitions are gone."""
+        self.on_opened: Callable[[Partition], object] = _ignore
+        """Called with a partition whose log was opened, before it is led or followed."""
         self.on_configured: Callable[[Partition], object] = _ignore
         """Called with each partition whose settings changed."""
         self.on_damaged: Callable[[Partition, DamagedRecords], None] = _ignore
@@ -355,6 +357,7 @@ class Replicas:
         opened.log.on_write_failed = self.health.on_write_failed
         opened.log.on_damaged = partial(self.on_damaged, opened)
         self.timed_flushes.note(opened)
+        self.on_opened(opened)
         self._opened += 1
         return opened
 

@@ -79,6 +79,12 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         27: ("register_controller_record", "RegisterControllerRecord"),
         28: ("clear_elr_record", "ClearElrRecord"),
     },
+    "remote-log": {
+        0: ("remote_log_segment_metadata_record", "RemoteLogSegmentMetadataRecord"),
+        1: ("remote_log_segment_metadata_update_record", "RemoteLogSegmentMetadataUpdateRecord"),
+        2: ("remote_partition_delete_metadata_record", "RemotePartitionDeleteMetadataRecord"),
+        3: ("remote_log_segment_metadata_snapshot_record", "RemoteLogSegmentMetadataSnapshotRecord"),
+    },
     "request": {
         0: ("produce_request", "ProduceRequest"),
         1: ("fetch_request", "FetchRequest"),

@@ -26,7 +26,7 @@ from strandline.connect.sources.file_formats.format_config import POSITION, File
 from strandline.connect.sources.file_formats.object_bytes import (
     ObjectBytes,
     ObjectReplaced,
-    StoredObject,
+    SourceObject,
     listed,
 )
 from strandline.connect.sources.file_formats.readers import reader_of
@@ -95,7 +95,7 @@ class ObjectSource(Source):
                 return
             await asyncio.sleep(self.config.poll_interval_ms / 1000)
 
-    async def _read_object(self, found: StoredObject) -> AsyncIterator[AnyBatch]:
+    async def _read_object(self, found: SourceObject) -> AsyncIterator[AnyBatch]:
         """Yield the batches of an object; the last one says that it is done."""
         assert self._store is not None
         stored = self._offsets.get(found.name, {})
@@ -117,7 +117,7 @@ class ObjectSource(Source):
             return
         yield self._batch(found, before or FileChunk((), offset), {VERSION: found.version, DONE: True})
 
-    def _batch(self, found: StoredObject, chunk: FileChunk, more: Offset) -> AnyBatch:
+    def _batch(self, found: SourceObject, chunk: FileChunk, more: Offset) -> AnyBatch:
         offset = {**chunk.offset, **more}
         self._offsets[found.name] = offset
         return batch_of(chunk, self.config, self._partition(found.name), offset)
@@ -125,7 +125,7 @@ class ObjectSource(Source):
     def _partition(self, name: str) -> dict[str, str]:
         return {"url": self.config.store_url, "object": name}
 
-    def _is_done(self, found: StoredObject) -> bool:
+    def _is_done(self, found: SourceObject) -> bool:
         offset = self._offsets.get(found.name)
         return offset is not None and bool(offset.get(DONE)) and offset.get(VERSION, found.version) == found.version
 
@@ -133,7 +133,7 @@ class ObjectSource(Source):
         task, _, tasks = self.config.properties.get(SHARE, "0/1").partition("/")
         return crc32(name.encode()) % int(tasks) == int(task)
 
-    def _list(self) -> list[StoredObject]:
+    def _list(self) -> list[SourceObject]:
         assert self._store is not None
         oldest_ms = time.time() * 1000 - self.config.max_age_ms if self.config.max_age_ms is not None else 0
         return [

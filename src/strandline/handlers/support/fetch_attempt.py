@@ -8,11 +8,11 @@ hold, and then the attempt starts again. `follower_fetch` has what is different 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from strandline.codec.current_leader import FETCH_LEADER_TAG, NO_TAGS, diverging_section, leader_section
 from strandline.codec.fetch import ENDPOINTS_FROM, FLEXIBLE_FROM, PartitionData, encode_fetch_response
-from strandline.errors import DamagedRecords, ErrorCode, StrandlineError, error_code
+from strandline.errors import DamagedRecords, ErrorCode, OffsetOutOfRange, StrandlineError, error_code
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
@@ -25,6 +25,9 @@ from strandline.partition.epochs import divergence
 from strandline.partition.fetch_session import FetchEntry, FetchSession
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import TimerHandle
+
+if TYPE_CHECKING:
+    from strandline.handlers.support.tiered_fetch import TieredReads
 
 API_KEY: Final = 1
 READ_COMMITTED: Final = 1
@@ -52,6 +55,7 @@ class FetchAttempt:
         "session",
         "size_bytes_max",
         "size_bytes_min",
+        "tiered",
         "version",
         "wait_ms",
     )
@@ -73,6 +77,8 @@ class FetchAttempt:
         self._cold_lookups = 0
         self._leader_ids: list[int] = []
         self._timer: TimerHandle | None = None
+        self.tiered: TieredReads | None = None
+        """What is read from the object store, if anything is."""
 
     def maybe_look(self) -> None:
         """Look in a later turn, unless the client has closed its connection."""
@@ -163,6 +169,10 @@ class FetchAttempt:
                     aborted = self._aborted_in(partition, records, entry.fetch_offset)
             elif partition.log.failure is not None:
                 raise partition.log.refusal()
+        except OffsetOutOfRange as error:
+            if partition.tier is None:
+                return self._refuse(entry, error_code(error))
+            return self._read_tiered(partition, entry, remaining, at_least_one=at_least_one)
         except DamagedRecords as error:
             # One of the other replicas will lead soon, if there are any, and the client asks for the new leader. The
             # reader of an only copy must know that a retry is no use.
@@ -176,7 +186,7 @@ class FetchAttempt:
             0,
             high_watermark,
             partition.last_stable_offset,
-            partition.log.log_start_offset,
+            partition.log_start_offset,
             records,
             NO_TAGS,
             aborted,
@@ -198,10 +208,21 @@ class FetchAttempt:
         diverging = divergence(partition, entry.last_fetched_epoch, entry.fetch_offset)
         if diverging is None:
             return None
-        stable_offset, start_offset = partition.last_stable_offset, log.log_start_offset
+        stable_offset, start_offset = partition.last_stable_offset, partition.log_start_offset
         return PartitionData(
             *entry.key, 0, partition.high_watermark, stable_offset, start_offset, None, diverging_section(*diverging)
         )
+
+    def _read_tiered(
+        self, partition: Partition, entry: FetchEntry, remaining: int, *, at_least_one: bool
+    ) -> PartitionData[LogSlice]:
+        """Return what is at hand of records that may be in the object store."""
+        if self.tiered is None:
+            # Loaded here, because a plain node has no tiered topic.
+            from strandline.handlers.support.tiered_fetch import TieredReads
+
+            self.tiered = TieredReads(self)
+        return self.tiered.read(partition, entry, remaining, at_least_one=at_least_one)
 
     def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
         """Return an error for one partition, with its leader if that is another broker."""
@@ -228,6 +249,9 @@ class FetchAttempt:
             entry.partition = partition
         return partition
 
+    def refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
+        return self._refuse(entry, code)
+
     # Waiting
 
     def on_data(self, size_bytes: int) -> None:
@@ -236,6 +260,12 @@ class FetchAttempt:
             # On a turn of its own: the partition that calls is in the middle of an append.
             self.session.waiter = None
             self.node.runtime.call_soon(self._look_again)
+
+    def on_tiered(self) -> None:
+        """Look again, because records came from the object store."""
+        if self._timer is not None and self.session.waiter is self:
+            self.session.waiter = None
+            self.look()
 
     def _look_again(self) -> None:
         if self._timer is not None:
@@ -306,6 +336,8 @@ class FetchAttempt:
             endpoints=endpoints,
             throttle_ms=throttle_ms,
         )
+        if self.tiered is not None:
+            pieces = self.tiered.without_records(pieces)
         self.exchange.on_abandoned = None
         self.exchange.reply_pieces(pieces, size)
 

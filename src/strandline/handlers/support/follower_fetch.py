@@ -92,20 +92,21 @@ class FollowerAttempt(FetchAttempt):
         except OffsetOutOfRange as error:
             if entry.fetch_offset == BEGINS_AGAIN:
                 return self._copy_again(partition, entry)
-            log = partition.log
             return PartitionData(
-                *entry.key, error_code(error), partition.high_watermark, -1, log.log_start_offset, None
+                *entry.key, error_code(error), partition.high_watermark, -1, partition.log_start_offset, None
             )
         except StrandlineError as error:
+            if error_code(error) == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+                start_offset = partition.log_start_offset
+                return PartitionData(*entry.key, error_code(error), partition.high_watermark, -1, start_offset, None)
             return self._refuse(entry, error_code(error))
         if diverging is not None:
-            log = partition.log
             return PartitionData(
                 *entry.key,
                 0,
                 partition.high_watermark,
                 partition.high_watermark,
-                log.log_start_offset,
+                partition.log_start_offset,
                 None,
                 diverging_section(*diverging),
             )
@@ -139,6 +140,10 @@ class FollowerAttempt(FetchAttempt):
         partition.check_leader_epoch(entry.current_leader_epoch)
         offset, log = entry.fetch_offset, partition.log
         if offset < log.log_start_offset:
+            if 0 <= log.tier_start_offset <= offset:
+                raise RequestError(
+                    ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, f"offset {offset} is in the object store alone"
+                )
             raise OffsetOutOfRange(f"offset {offset} is below {log.log_start_offset}")
         diverging = None
         if entry.last_fetched_epoch >= 0:
@@ -175,7 +180,7 @@ class FollowerAttempt(FetchAttempt):
             ErrorCode.OFFSET_OUT_OF_RANGE,
             partition.high_watermark,
             -1,
-            log.log_start_offset,
+            partition.log_start_offset,
             None,
             horizon_section(log.tombstone_horizon),
         )
@@ -238,7 +243,7 @@ class FollowerAttempt(FetchAttempt):
         high_watermark = partition.high_watermark
         if records is None:
             tags = NO_TAGS
-        return PartitionData(*entry.key, 0, high_watermark, high_watermark, log.log_start_offset, records, tags)
+        return PartitionData(*entry.key, 0, high_watermark, high_watermark, partition.log_start_offset, records, tags)
 
     # Waiting
 

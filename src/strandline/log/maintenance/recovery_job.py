@@ -15,7 +15,7 @@ from strandline.log.disk import Disk
 from strandline.log.log_loader import open_log
 from strandline.log.segment.open_files import OpenFiles
 
-CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "segment_bytes")
+CONFIG = ("cleanup_policy", "index_interval_bytes", "preallocate", "remote_storage_enable", "segment_bytes")
 """The settings that recovery depends on."""
 
 

@@ -39,6 +39,15 @@ class RetentionDecision(NamedTuple):
 KEEP = RetentionDecision()
 
 
+class LocalPolicy(NamedTuple):
+    """The limits of the local part of a tiered log."""
+
+    retention_ms: int
+    retention_bytes: int
+    end_offset_max: int
+    """No segment that ends above this offset goes: the store lacks it."""
+
+
 class Outlook(NamedTuple):
     """What becomes of the oldest segment of a log, if nothing is appended."""
 
@@ -80,17 +89,25 @@ def is_locked(segment: Segment, config: TopicConfig, now_ms: int) -> bool:
     return newest is None or now_ms - newest <= config.retention_lock_ms
 
 
-def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> RetentionDecision:
-    """Return which segments are deleted now."""
+def judge(
+    log: PartitionLog, *, high_watermark: int, now_ms: int, policy: LocalPolicy | None = None
+) -> RetentionDecision:
+    """Return which segments are deleted now. `policy` is that of a tiered log, whose active segment stays."""
     config = log.config
-    if "delete" not in config.cleanup_policy:
+    if "delete" not in config.cleanup_policy and policy is None:
         return KEEP
     segments, last = log.segments, len(log.segments) - 1
-    excess = log.size_bytes() - config.retention_bytes if config.retention_bytes >= 0 else -1
+    retention_ms, retention_bytes, end_offset_max = policy or (
+        config.retention_ms,
+        config.retention_bytes,
+        high_watermark,
+    )
+    end_offset_max = min(end_offset_max, high_watermark)
+    excess = log.size_bytes() - retention_bytes if retention_bytes >= 0 else -1
     count, waits, unknown = 0, False, None
-    while _end_of(log, count) <= high_watermark:
+    while _end_of(log, count) <= end_offset_max:
         segment = segments[count]
-        if count == last and not segment.size_bytes:
+        if count == last and (policy is not None or not segment.size_bytes):
             break
         if config.retention_lock_ms and (newest_ms(segment) is None or is_locked(segment, config, now_ms)):
             unknown = segment if newest_ms(segment) is None else None
@@ -100,13 +117,13 @@ def judge(log: PartitionLog, *, high_watermark: int, now_ms: int) -> RetentionDe
         else:
             # From the first that size lets stay, it is time alone that counts.
             excess = -1
-            if config.retention_ms < 0:
+            if retention_ms < 0:
                 break
             newest = newest_ms(segment)
             if newest is None:
                 unknown = segment
                 break
-            if now_ms - newest <= config.retention_ms:
+            if now_ms - newest <= retention_ms:
                 break
         if count == last:
             # It goes when what follows it is on disk: see above. Those before it go now: a full disk has no room for

@@ -22,6 +22,7 @@ from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.quorum.controller.retention_lock import check_lock
 from strandline.quorum.controller.topic_names import check_topic_name
+from strandline.quorum.controller.topic_tiering import check_tiering_of
 from strandline.quorum.image.cluster_image import (
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -191,6 +192,7 @@ def _check_resource(
         if name not in image.topics:
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         check_lock(name, asked, image=image, config=config)
+        check_tiering_of(name, asked, image=image, config=config)
     elif resource_type == RESOURCE_GROUP:
         if not name:
             raise bad_request("Default group resources are not allowed.")

@@ -21,6 +21,7 @@ from strandline.quorum.controller.topic_names import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
+from strandline.quorum.controller.topic_tiering import check_tiering_of
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 
 if TYPE_CHECKING:
@@ -228,7 +229,9 @@ def _checked_configs(topic: NewTopic, image: ClusterImage, config: BrokerConfig)
         raise RequestError(ErrorCode.INVALID_CONFIG, message)
     overrides = {name: value for name, value in topic.configs if value is not None}
     try:
-        check_lock(topic.name, config.topic_config(overrides), image=image, config=config)
+        asked = config.topic_config(overrides)
+        check_lock(topic.name, asked, image=image, config=config)
+        check_tiering_of(topic.name, asked, image=image, config=config)
     except InvalidConfig as refusal:
         raise RequestError(ErrorCode.INVALID_CONFIG, str(refusal)) from refusal
     return overrides

@@ -16,7 +16,7 @@ WINDOW_BYTES: Final = 8 << 20
 """Bytes of one request: a store takes as long for a few as for these."""
 
 
-class StoredObject(NamedTuple):
+class SourceObject(NamedTuple):
     """An object as it is listed. `version` changes when it is replaced."""
 
     name: str
@@ -26,7 +26,7 @@ class StoredObject(NamedTuple):
     e_tag: str | None
 
 
-def listed(store: ObjectStore, what: str) -> Iterator[StoredObject]:
+def listed(store: ObjectStore, what: str) -> Iterator[SourceObject]:
     """Yield every object, in the order of the store."""
     try:
         for page in obstore.list(store, chunk_size=1000):
@@ -34,7 +34,7 @@ def listed(store: ObjectStore, what: str) -> Iterator[StoredObject]:
                 tag = each["e_tag"]
                 modified = each["last_modified"]
                 version = tag or f"{modified.isoformat()}/{each['size']}"
-                yield StoredObject(each["path"], each["size"], version, int(modified.timestamp() * 1000), tag)
+                yield SourceObject(each["path"], each["size"], version, int(modified.timestamp() * 1000), tag)
     except (store_errors.BaseError, OSError) as error:
         raise store_failure(error, f"{what} was not listed") from None
 
@@ -46,7 +46,7 @@ class ObjectReplaced(ConnectFailed):
 class ObjectBytes:
     """One object. It is read in large requests, each of which makes sure that it is still the same."""
 
-    def __init__(self, store: ObjectStore, found: StoredObject) -> None:
+    def __init__(self, store: ObjectStore, found: SourceObject) -> None:
         self.name = found.name
         self._store = store
         self._found = found

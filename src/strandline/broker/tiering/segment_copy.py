@@ -1,0 +1,176 @@
+"""Copying one sealed segment to the store: "started" is recorded, the objects are written, "finished" is recorded.
+
+The segment gets a new random id with each attempt, so no object is ever replaced. If an attempt fails, its objects are
+deleted. If the node dies, the record "started" names them, and a leader deletes them later.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from strandline.broker.tiering.metadata_topic import MetadataTopic
+from strandline.errors import NotLeader, StrandlineError
+from strandline.log.maintenance.retention import newest_ms
+from strandline.log.partition_log import PartitionLog
+from strandline.log.segment.file_names import (
+    INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_stem,
+)
+from strandline.log.segment.segment import Segment
+from strandline.log.segment.segment_times import read_newest_ms
+from strandline.partition.partition import Partition
+from strandline.runtime.runtime import Runtime
+from strandline.tiers.copying import CopyCandidate
+from strandline.tiers.lineage import epochs_between
+from strandline.tiers.objects import BLOCK_BYTES, ObjectPart, pack_checksums, pack_parts, segment_key
+from strandline.tiers.records import RemoteSegment, SegmentAdded, SegmentChanged, TieredPartition
+from strandline.tiers.segment_states import SegmentState
+from strandline.tiers.store.object_store import ObjectStore
+from strandline.tiers.store.waiting import in_thread
+
+log = logging.getLogger("strandline.tiering")
+
+UPLOAD_S_MAX: Final = 600.0
+"""Seconds for the upload of one segment."""
+DELETE_S_MAX: Final = 60.0
+
+
+class LocalFacts(NamedTuple):
+    """What a thread reads of a segment before it is uploaded."""
+
+    path: Path
+    size_bytes: int
+    max_timestamp_ms: int
+    index_object: bytes
+    has_aborted: bool
+
+
+class SegmentCopier:
+    """The uploads of a node."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        metadata: MetadataTopic,
+        *,
+        node_id: int,
+        cluster_id: str,
+        new_id: Callable[[], uuid.UUID],
+    ) -> None:
+        self._runtime = runtime
+        self._metadata = metadata
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._new_id = new_id
+        self.under_way: set[uuid.UUID] = set()
+        self.copied_segments = self.copied_bytes = self.failures = 0
+
+    async def copy(
+        self, store: ObjectStore, place: TieredPartition, partition: Partition, candidate: CopyCandidate
+    ) -> int:
+        """Copy a segment. Return its size. Raises StrandlineError or OSError; then nothing of it is left."""
+        epoch, partition_log = partition.leader_epoch, partition.log
+        segment = next(each for each in partition_log.segments if each.base_offset == candidate.base_offset)
+        facts = await self._facts(partition_log, segment, candidate)
+        remote = RemoteSegment(
+            self._new_id(),
+            candidate.base_offset,
+            candidate.next_offset - 1,
+            epochs_between(partition_log.leader_epochs, candidate.base_offset, candidate.next_offset),
+            facts.max_timestamp_ms,
+            facts.size_bytes,
+            self._node_id,
+            self._runtime.now_ms(),
+            SegmentState.COPY_STARTED,
+            is_txn_index_empty=not facts.has_aborted,
+        )
+        self.under_way.add(remote.id)
+        try:
+            await self._metadata.append(SegmentAdded(place, remote))
+            await self._upload(store, place, remote, facts)
+            if not partition.is_leader or partition.leader_epoch != epoch or partition.log.failure is not None:
+                raise NotLeader(f"{place} has another leader; its segment {candidate.base_offset} is not copied")
+            await self._metadata.append(self._change(place, remote, SegmentState.COPY_FINISHED))
+        except BaseException:
+            self.failures += 1
+            await self._give_up(store, place, remote)
+            raise
+        finally:
+            self.under_way.discard(remote.id)
+        self.copied_segments += 1
+        self.copied_bytes += facts.size_bytes
+        return facts.size_bytes
+
+    async def _facts(self, partition_log: PartitionLog, segment: Segment, candidate: CopyCandidate) -> LocalFacts:
+        epochs = partition_log.leader_epochs.below(candidate.next_offset).format().encode()
+        segment.retain()
+        try:
+            return await in_thread(
+                self._runtime, partial(_read_facts, segment, candidate.next_offset, epochs, newest_ms(segment))
+            )
+        finally:
+            segment.release()
+
+    async def _upload(
+        self, store: ObjectStore, place: TieredPartition, remote: RemoteSegment, facts: LocalFacts
+    ) -> None:
+        key = segment_key(self._cluster_id, place, remote.start_offset, remote.id)
+        await store.put(f"{key}.log", facts.path, deadline_s=UPLOAD_S_MAX)
+        await store.put(f"{key}.idx", facts.index_object, deadline_s=UPLOAD_S_MAX)
+
+    async def _give_up(self, store: ObjectStore, place: TieredPartition, remote: RemoteSegment) -> None:
+        """Delete what an attempt left. If that fails, too, the record "started" stays, and a leader cleans up later."""
+        try:
+            await self.delete(store, place, [remote])
+        except (StrandlineError, OSError) as error:
+            log.warning("%s: objects of segment %s stay for now: %s", place, remote.id, error)
+
+    async def delete(self, store: ObjectStore, place: TieredPartition, segments: list[RemoteSegment]) -> None:
+        """Delete segments from the store, and record it."""
+        for segment in segments:
+            await self._metadata.append(self._change(place, segment, SegmentState.DELETE_STARTED))
+        keys = [segment_key(self._cluster_id, place, each.start_offset, each.id) for each in segments]
+        await store.delete([f"{key}{end}" for key in keys for end in (".log", ".idx")], deadline_s=DELETE_S_MAX)
+        for segment in segments:
+            await self._metadata.append(self._change(place, segment, SegmentState.DELETE_FINISHED))
+
+    def _change(self, place: TieredPartition, segment: RemoteSegment, state: SegmentState) -> SegmentChanged:
+        return SegmentChanged(place, segment.id, state, self._node_id, self._runtime.now_ms())
+
+
+def _read_facts(segment: Segment, next_offset: int, epochs: bytes, known_ms: int | None) -> LocalFacts:
+    """In a thread: read the small files beside a segment, and the checksums of its blocks."""
+    disk, path, file = segment.disk, segment.path, segment.file()
+
+    def beside(suffix: str) -> bytes:
+        named = path.with_suffix(suffix)
+        return disk.read_whole(named) if disk.exists(named) else b""
+
+    size_bytes = segment.size_bytes
+    checksums = [
+        crc32c(file.read_at(position, min(BLOCK_BYTES, size_bytes - position)))
+        for position in range(0, size_bytes, BLOCK_BYTES)
+    ]
+    transactions = beside(TRANSACTION_INDEX_SUFFIX) if segment.has_transaction_index else b""
+    parts = {
+        ObjectPart.OFFSET_INDEX: beside(INDEX_SUFFIX),
+        ObjectPart.TIME_INDEX: beside(TIME_INDEX_SUFFIX),
+        ObjectPart.TRANSACTION_INDEX: transactions,
+        ObjectPart.LEADER_EPOCHS: epochs,
+        ObjectPart.BLOCK_CHECKSUMS: pack_checksums(checksums),
+    }
+    snapshot = path.with_name(file_stem(next_offset) + SNAPSHOT_SUFFIX)
+    if disk.exists(snapshot):
+        parts[ObjectPart.PRODUCER_SNAPSHOT] = disk.read_whole(snapshot)
+    newest = read_newest_ms(segment) if known_ms is None else known_ms
+    return LocalFacts(path, size_bytes, newest, pack_parts(parts), bool(transactions))

@@ -1,0 +1,46 @@
+"""What a leader copies next, and what a replica may delete of its local log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from strandline.config.storage_settings import AS_RETENTION
+from strandline.config.topic_config import TopicConfig
+from strandline.log.maintenance.retention import LocalPolicy
+
+
+class CopyCandidate(NamedTuple):
+    """A sealed segment that the store does not have."""
+
+    base_offset: int
+    next_offset: int
+    """The first offset behind it."""
+
+
+def candidates(
+    base_offsets: Sequence[int], *, last_stable_offset: int, copied_up_to: int, log_start_offset: int
+) -> list[CopyCandidate]:
+    """Return the sealed segments to copy, oldest first.
+
+    The last one still grows. A segment counts when the one behind it begins at or below the last stable offset: then
+    its records are committed, and no open transaction reaches into it. `copied_up_to` is the first offset that the
+    store lacks.
+    """
+    start_offset = max(copied_up_to, log_start_offset)
+    return [
+        CopyCandidate(base_offset, next_offset)
+        for base_offset, next_offset in pairwise(base_offsets)
+        if next_offset > start_offset and base_offset < next_offset <= last_stable_offset
+    ]
+
+
+def local_policy(config: TopicConfig, *, copied_up_to: int, high_watermark: int) -> LocalPolicy:
+    """Return up to where, and by which limits, local segments may go.
+
+    What the store does not have stays, however old it is, unless the topic does not copy any more.
+    """
+    ms = config.retention_ms if config.local_retention_ms == AS_RETENTION else config.local_retention_ms
+    size = config.retention_bytes if config.local_retention_bytes == AS_RETENTION else config.local_retention_bytes
+    return LocalPolicy(ms, size, high_watermark if config.remote_log_copy_disable else copied_up_to)
