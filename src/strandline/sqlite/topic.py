@@ -40,6 +40,8 @@ _CONSUMER: Final = {
     "enable.partition.eof": True,
     "isolation.level": "read_committed",
     "fetch.wait.max.ms": 100,
+    # librdkafka waits a second by default when its queue is full.
+    "fetch.queue.backoff.ms": 2,
     "fetch.message.max.bytes": 8 * 1024 * 1024,
     "queued.max.messages.kbytes": 64 * 1024,
 }
