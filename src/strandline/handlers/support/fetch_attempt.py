@@ -143,10 +143,10 @@ class FetchAttempt:
     def _read(self, entry: FetchEntry, remaining: int, *, at_least_one: bool) -> PartitionData[LogSlice]:
         topic, index = entry.key
         if self.guard is not None and not may_read(self.guard, self.node, topic):
-            return self._refuse(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            return self.refuse(entry, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partition = entry.partition or self._find(entry)
         if isinstance(partition, int):
-            return self._refuse(entry, partition)
+            return self.refuse(entry, partition)
         high_watermark = partition.high_watermark
         try:
             if entry.current_leader_epoch >= 0:
@@ -171,15 +171,15 @@ class FetchAttempt:
                 raise partition.log.refusal()
         except OffsetOutOfRange as error:
             if partition.tier is None:
-                return self._refuse(entry, error_code(error))
+                return self.refuse(entry, error_code(error))
             return self._read_tiered(partition, entry, remaining, at_least_one=at_least_one)
         except DamagedRecords as error:
             # One of the other replicas will lead soon, if there are any, and the client asks for the new leader. The
             # reader of an only copy must know that a retry is no use.
             is_alone = partition.is_leader and (partition.in_sync is None or not partition.in_sync.followers)
-            return self._refuse(entry, ErrorCode.CORRUPT_MESSAGE if is_alone else error_code(error))
+            return self.refuse(entry, ErrorCode.CORRUPT_MESSAGE if is_alone else error_code(error))
         except (StrandlineError, OSError) as error:
-            return self._refuse(entry, error_code(error))
+            return self.refuse(entry, error_code(error))
         return PartitionData(
             topic,
             index,
@@ -224,7 +224,7 @@ class FetchAttempt:
             self.tiered = TieredReads(self)
         return self.tiered.read(partition, entry, remaining, at_least_one=at_least_one)
 
-    def _refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
+    def refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
         """Return an error for one partition, with its leader if that is another broker."""
         topic, index = entry.key
         tags = NO_TAGS
@@ -248,9 +248,6 @@ class FetchAttempt:
         else:
             entry.partition = partition
         return partition
-
-    def refuse(self, entry: FetchEntry, code: int) -> PartitionData[LogSlice]:
-        return self._refuse(entry, code)
 
     # Waiting
 

@@ -86,7 +86,7 @@ class FollowerAttempt(FetchAttempt):
         """Count the fetch offset as an acknowledgement, or return the response that rejects it."""
         partition = entry.partition or self._find(entry)
         if isinstance(partition, int):
-            return self._refuse(entry, partition)
+            return self.refuse(entry, partition)
         try:
             diverging = self._compare(partition, entry)
         except OffsetOutOfRange as error:
@@ -99,7 +99,7 @@ class FollowerAttempt(FetchAttempt):
             if error_code(error) == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
                 start_offset = partition.log_start_offset
                 return PartitionData(*entry.key, error_code(error), partition.high_watermark, -1, start_offset, None)
-            return self._refuse(entry, error_code(error))
+            return self.refuse(entry, error_code(error))
         if diverging is not None:
             return PartitionData(
                 *entry.key,
@@ -174,7 +174,7 @@ class FollowerAttempt(FetchAttempt):
         assert in_sync is not None
         if in_sync.may_lead(self.session.replica_id):
             on_follower_lost(partition, self.session.replica_id)
-            return self._refuse(entry, ErrorCode.REPLICA_NOT_AVAILABLE)
+            return self.refuse(entry, ErrorCode.REPLICA_NOT_AVAILABLE)
         return PartitionData(
             *entry.key,
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -239,7 +239,7 @@ class FollowerAttempt(FetchAttempt):
             elif log.failure is not None:
                 raise log.refusal()
         except (StrandlineError, OSError) as error:
-            return self._refuse(entry, error_code(error))
+            return self.refuse(entry, error_code(error))
         high_watermark = partition.high_watermark
         if records is None:
             tags = NO_TAGS
