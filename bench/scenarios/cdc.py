@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
-from tests.connect.postgres_server import PostgresServer
+from tests.connect.postgres_server import PostgresOnTcp
 
 from bench import measure
 from bench.brokers import STRANDLINE, Broker
@@ -27,7 +27,6 @@ from bench.cdc_engine.processes import DEBEZIUM, CaptureProcess, debezium, ours
 from bench.figures import Figure, Target, ratio_at_least, ratio_at_most
 from bench.kafka_jars import KafkaUnavailable
 from bench.stage import Stage
-from strandline.local.free_ports import free_port
 
 NAME = "cdc"
 SUMMARY = "snapshot and changes of PostgreSQL beside Debezium's engine: rows per CPU-second, delay, memory, start"
@@ -64,17 +63,6 @@ _TRANSACTIONS: Final = """
         end loop;
     end $$
 """
-
-
-class PostgresOnTcp(PostgresServer):
-    """A server that listens on a port, too, because Java has no Unix sockets for it."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        super().__init__(listen_addresses="127.0.0.1", port=str(self.port), timezone="UTC")
-
-    def dsn(self, database: str = "postgres") -> str:
-        return f"host={self.root} port={self.port} dbname={database} user=postgres"
 
 
 @dataclass

@@ -17,9 +17,7 @@ from tests.cdc.profile import BASE, CdcProfile
 from tests.cdc.profiles import PROFILES
 from tests.cdc.recorded import RecordedWith, store
 from tests.cdc.running import CdcRecord, prepare, stream
-from tests.connect.postgres_server import PostgresServer
-
-from strandline.local.free_ports import free_port
+from tests.connect.postgres_server import PostgresOnTcp
 
 _ENGINE: Final = {
     "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -28,17 +26,6 @@ _ENGINE: Final = {
     "poll.interval.ms": "20",
     "slot.drop.on.stop": "true",
 }
-
-
-class PostgresOnTcp(PostgresServer):
-    """A server that listens on a port, too, because Java has no Unix sockets for it."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        super().__init__(listen_addresses="127.0.0.1", port=str(self.port), timezone="UTC")
-
-    def dsn(self, database: str = "postgres") -> str:
-        return f"host={self.root} port={self.port} dbname={database} user=postgres"
 
 
 class _Tail:

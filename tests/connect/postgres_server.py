@@ -27,6 +27,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from strandline.local.free_ports import free_port
+
 STARTS_WITHIN_S: Final = 60.0
 _SETTINGS: Final = {
     "listen_addresses": "",
@@ -112,6 +114,17 @@ class PostgresServer:
         if self._user:
             for each in (directory, *directory.rglob("*")):
                 shutil.chown(each, self._user)
+
+
+class PostgresOnTcp(PostgresServer):
+    """A server that listens on a port, too, because Java has no Unix sockets for it."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        super().__init__(listen_addresses="127.0.0.1", port=str(self.port), timezone="UTC")
+
+    def dsn(self, database: str = "postgres") -> str:
+        return f"host={self.root} port={self.port} dbname={database} user=postgres"
 
 
 @pytest.fixture

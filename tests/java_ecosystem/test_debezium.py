@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from bench.kafka_jars import KafkaUnavailable
-from tests.cdc.record import PostgresOnTcp
+from tests.connect.postgres_server import PostgresOnTcp
 from tests.connect.running import wait_until
 from tests.java_ecosystem.committed import CommittedRecords
 from tests.java_ecosystem.java_process import WAIT_S, KafkaConnect, debezium_plugins
