@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strandline.config.node_config import BrokerConfig
 from strandline.log.disk import Disk
@@ -14,6 +14,9 @@ from strandline.runtime.runtime import Runtime
 if TYPE_CHECKING:
     from strandline.broker.network.transport import Network
     from strandline.security.sasl.exchange import ClientLogin
+
+OpenStore = Callable[[str, Mapping[str, str], Runtime], Any]
+"""Opens the `ObjectStore` at an address, with options. Most nodes have none, so that it is not named here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Environment:
     """Makes the login of this node at other brokers; None if they need none."""
     controller_login: Callable[[], ClientLogin] | None = None
     """Makes the login of this node at controllers; None if they need none."""
+    open_store: OpenStore | None = None
+    """Opens the object store in the place of `tiers.store.open_store`, as the simulator does."""
 
     def address_of(self, broker_id: int) -> tuple[str, int] | None:
         """Return where other brokers reach this broker; None if it is not registered or has no such listener."""

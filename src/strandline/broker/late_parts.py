@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.retention import LogRetention
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage import LogStorage
+    from strandline.broker.metrics.history import MetricsHistory
     from strandline.broker.metrics.telemetry import Telemetry
     from strandline.broker.replicas.replicas import Replicas
+    from strandline.broker.tiering.objects.object_topics import ObjectTopics
     from strandline.broker.tiering.tiered_storage import TieredStorage
     from strandline.broker.validation.schema_validation import SchemaValidation
     from strandline.handlers.support.context import BrokerServices
+    from strandline.handlers.support.services import TierReport
     from strandline.partition.partition import Partition
     from strandline.partition.tier import OnBeginning
 
@@ -66,14 +69,18 @@ class LateParts:
         self.cleaner = Lazy(self._make_cleaner)
         self.scrubber = Lazy(self._make_scrubber)
         self.telemetry = Lazy(self._make_telemetry)
+        self.metrics_history = Lazy(self._make_metrics_history)
         self.audit_topic = Lazy(self._make_audit_topic)
         self.schema_validation = Lazy(self._make_schema_validation)
         self.tiering = Lazy(self._make_tiering)
+        self.object_topics = Lazy(self._make_object_topics)
 
     def close(self) -> None:
         """Stop the parts that were loaded."""
         upkeep = (
-            self.tiering,
+            self.metrics_history,
+            # Object topics close the store when they have written what clients wait for.
+            self.tiering if self.object_topics.loaded is None else self.object_topics,
             self.lag,
             self.share_offsets,
             self.retention,
@@ -93,6 +100,7 @@ class LateParts:
         replicas.on_topic_deleted = self.on_topic_deleted
         if self._environment.config().remote_log_storage_system_enable:
             replicas.fetchers.begin_in_tier = self._begin_in_tier
+            replicas.take_object_role = lambda partition, image: self.object_topics.get().take_role(partition, image)
 
     def _begin_in_tier(self, partition: Partition, then: OnBeginning) -> None:
         self.tiering.get().beginnings.find(partition, then)
@@ -104,6 +112,23 @@ class LateParts:
         if self._environment.config().remote_log_storage_system_enable:
             self.tiering.get()
 
+    def tier_report(self) -> TierReport | None:
+        """Return what this node knows of its object store; None if it has none."""
+        return None if self.tiering.loaded is None else self.tiering.loaded.report()
+
+    def start_upkeep(self, configured: list[Partition]) -> None:
+        """Start what looks at logs and groups from time to time; first at the logs that were configured meanwhile."""
+        self.lag.get().start()
+        retention = self.retention.get()
+        retention.start()
+        self.start_tier()
+        self.cleaner.get().start()
+        self.scrubber.get().start()
+        for partition in configured:
+            retention.look_soon(partition)
+        if self._environment.config().metrics_enable:
+            self.metrics_history.get().start()
+
     def start_tier(self) -> None:
         if self.tiering.loaded is not None:
             self.tiering.loaded.on_copied = self.retention.get().look_soon
@@ -113,6 +138,8 @@ class LateParts:
         """Give a partition of a tiered topic its tier, or take it away after a change of settings."""
         if self.tiering.loaded is not None:
             self.tiering.loaded.attach(partition)
+            if partition.config.storage == "object":
+                self.object_topics.get().attach(partition)
         elif partition.config.is_tiered:
             self._fail(
                 f"topic {partition.topic} is tiered, and remote.log.storage.system.enable is false; set it to true, "
@@ -158,6 +185,8 @@ class LateParts:
         self.groups.get().on_topic_deleted(name, topic_id)
         if self.tiering.loaded is not None:
             self.tiering.loaded.on_topic_deleted(topic_id)
+        if self.object_topics.loaded is not None:
+            self.object_topics.loaded.on_topic_deleted(topic_id)
         if self.share_coordinator.loaded is not None:
             self.share_coordinator.loaded.on_topic_deleted(name, topic_id)
 
@@ -251,7 +280,18 @@ class LateParts:
 
         return TieredStorage(self._storage, self._services)
 
+    def _make_object_topics(self) -> ObjectTopics:
+        from strandline.broker.tiering.objects.object_topics import ObjectTopics
+
+        return ObjectTopics(self._storage, self._services, self.tiering.get(), self._broker_epoch)
+
     def _make_telemetry(self) -> Telemetry:
         from strandline.broker.metrics.telemetry import Telemetry
 
         return Telemetry(self._environment.runtime)
+
+    def _make_metrics_history(self) -> MetricsHistory:
+        from strandline.broker.metrics.history import MetricsHistory
+
+        runtime, replicas = self._environment.runtime, self._storage.replicas
+        return MetricsHistory(runtime, replicas, self._services.routes, self.groups, self.lag)

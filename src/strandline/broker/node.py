@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.dynamic_config import DynamicConfig
-from strandline.broker.environment import Environment
+from strandline.broker.environment import Environment, OpenStore
 from strandline.broker.identity import identify
 from strandline.broker.kraft.controller_channel import ControllerChannels
 from strandline.broker.kraft.membership import Membership
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from strandline.broker.maintenance.log_cleaner import LogCleaner
     from strandline.broker.maintenance.scrubber import Scrubber
     from strandline.broker.maintenance.storage_worker import StorageWorkers
+    from strandline.broker.metrics.history import MetricsHistory
     from strandline.broker.metrics.telemetry import Telemetry
     from strandline.security.acl.authorizer import Authorizer
 
@@ -86,6 +87,7 @@ class Node:
         *,
         disk: Disk | None = None,
         takes_telemetry: bool = True,
+        open_store: OpenStore | None = None,
     ) -> None:
         self.config = config
         self.runtime = runtime
@@ -93,8 +95,7 @@ class Node:
         self.reencoder = Reencoder(runtime)
         self.started_ms = runtime.now_ms()
         self.watchdog = Watchdog(runtime)
-        self.watchdog.explain = self._explain_stall
-        self.watchdog.on_look = self._next_window
+        self.watchdog.explain, self.watchdog.on_look = self._explain_stall, self._next_window
         self.gc_pauses = GcPauses()
         self.tls, network, controller_network = networks(config, runtime, network)
         disk = disk or RealDisk()
@@ -109,6 +110,7 @@ class Node:
             self.cluster_id,
             lambda: self.config,
             lambda: self.metadata.image,
+            open_store=open_store,
             **logins(config, runtime),
         )
         secured = {} if self.tls is None else self.tls.by_listener
@@ -179,13 +181,13 @@ class Node:
         self.replicas.on_configured = self._on_configured
         self.replicas.on_damaged = self._on_damaged
         self.checkpoints = self.replicas.checkpoints
-        self.topics = self.replicas.topics
-        self.partition = self.replicas.partition
+        self.topics, self.partition = self.replicas.topics, self.replicas.partition
         self.storage = LogStorage(environment, self.directory, self.flusher, self.replicas, self.checkpoints, workers)
         self.late = LateParts(
             self.storage, self, self.controller_channel, self.dynamic_config, self._broker_epoch, self._fail
         )
         self.late.listen_to(self.replicas)
+        self.tier_report = self.late.tier_report
         self.membership = Membership(
             environment,
             self.directory,
@@ -310,14 +312,7 @@ class Node:
         else:
             self.late.groups.get()
             self.transactions.load_led()
-            self.lag.start()
-            retention = self.late.retention.get()
-            retention.start()
-            self.late.start_tier()
-            self.cleaner.start()
-            self.scrubber.start()
-            for partition in self._configured_early:
-                retention.look_soon(partition)
+            self.late.start_upkeep(self._configured_early)
             self._configured_early.clear()
 
     # What handlers use. An attribute that is cached costs a request no call.
@@ -371,6 +366,11 @@ class Node:
     def telemetry(self) -> Telemetry:
         """The metrics that clients push."""
         return self.late.telemetry.get()
+
+    @cached_property
+    def metrics_history(self) -> MetricsHistory:
+        """What this broker measured in the last day."""
+        return self.late.metrics_history.get()
 
     @cached_property
     def audit_topic(self) -> AuditTopic:

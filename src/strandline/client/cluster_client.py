@@ -16,7 +16,7 @@ from uuid import UUID
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
-from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted, security_of
+from strandline.client.security import PLAINTEXT, ClientSecurity, LoginRefused, NotAdmitted, security_of
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
@@ -315,6 +315,22 @@ class ClusterClient:
                 elif code not in PASSING:
                     raise ClusterFailed(f"the offsets of {partition} cannot be read: {code.name}")
         return found
+
+
+def check_login(bootstrap: str, security: ClientSecurity, *, client_id: str, timeout_s: float) -> None:
+    """Log in to the first broker that answers, and leave. Raise LoginRefused if the broker rejects it."""
+    failure: Disconnected | TimedOut | None = None
+    for server in bootstrap.split(","):
+        try:
+            host, port = host_and_port(server)
+            BrokerConnection(host, port, client_id=client_id, timeout_s=timeout_s, security=security).close()
+            return
+        except LoginRefused:
+            raise
+        except (Disconnected, TimedOut) as error:
+            failure = error
+    assert failure is not None, "there is a bootstrap server"
+    raise failure
 
 
 def host_and_port(server: str) -> tuple[str, int]:

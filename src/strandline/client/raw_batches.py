@@ -16,9 +16,18 @@ _LOST: Final = frozenset((ErrorCode.CORRUPT_MESSAGE, ErrorCode.OFFSET_OUT_OF_RAN
 
 
 def read_batches(
-    client: ClusterClient, partition: TopicPartition, topic_id: UUID, offset: int, *, size_bytes_max: int
+    client: ClusterClient,
+    partition: TopicPartition,
+    topic_id: UUID,
+    offset: int,
+    *,
+    size_bytes_max: int,
+    end: int | None = None,
 ) -> bytes:
-    """Return batches from the one on that holds `offset`; the last may be cut. Raise DataLost if there are none."""
+    """Return batches from the one on that holds `offset`; the last may be cut. Raise DataLost if there are none.
+
+    With `end` the answer is empty where compaction left no batch between `offset` and that.
+    """
     request = FetchRequest(
         max_wait_ms=_WAIT_MS,
         min_bytes=1,
@@ -49,6 +58,8 @@ def read_batches(
         code = named(answer.error_code)
         if code is ErrorCode.NONE and len(answer.records):
             return bytes(answer.records)
+        if code is ErrorCode.NONE and end is not None and answer.high_watermark >= end and not answer.throttle_time_ms:
+            return b""
         if code in _LOST:
             raise DataLost(f"the leader of {partition} has no sound batch at offset {offset}: {code.name}")
         if code is not ErrorCode.NONE and code not in PASSING:

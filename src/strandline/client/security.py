@@ -12,12 +12,13 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from strandline.errors import Disconnected, InvalidConfig
 from strandline.security.sasl.exchange import ClientLogin
 from strandline.security.sasl.jaas import LoginModule, parse_jaas
+from strandline.security.sasl.oauthbearer import OAUTHBEARER, BearerLogin
 from strandline.security.sasl.plain import PLAIN, PlainLogin
 from strandline.security.sasl.scram import SCRAM_MECHANISMS, ScramLogin
 from strandline.security.tls.contexts import make_contexts
@@ -208,14 +209,16 @@ class ClientSecurity:
             if self.is_spoken:
                 found["sasl.username"], found["sasl.password"], _ = self._user_and_password()
         if self.has_tls:
-            algorithm = self._text("ssl.endpoint.identification.algorithm") or "none"
-            found["ssl.endpoint.identification.algorithm"] = algorithm.lower()
-            found |= self._librdkafka_stores()
+            found |= self._librdkafka_tls()
         for name, value in kept.items():
             if name not in NAMES and not name.startswith((*_OF_JAVA, *_OF_JAVA_TOO)):
                 found[name] = value
         found |= {name: kept[name] for name in (_VERIFICATION, "ssl.cipher.suites") if name in kept}
         return found
+
+    def _librdkafka_tls(self) -> dict[str, str]:
+        algorithm = self._text("ssl.endpoint.identification.algorithm") or "none"
+        return {"ssl.endpoint.identification.algorithm": algorithm.lower()} | self._librdkafka_stores()
 
     def _librdkafka_stores(self) -> dict[str, str]:
         stores = read_stores(self._text)
@@ -261,6 +264,38 @@ class ClientSecurity:
                 "sasl.username and sasl.password"
             )
         return name, password, (module.option("tokenauth") or "").lower() == "true"
+
+
+@dataclass(frozen=True)
+class BearerSecurity(ClientSecurity):
+    """The security of a client that logs in by OAUTHBEARER with a token that is given."""
+
+    name: str = ""
+    token: str = field(default="", repr=False)
+
+    @classmethod
+    def with_token(cls, settings: Mapping[str, object], name: str, token: str) -> BearerSecurity:
+        """Return it for a token of this name. Raise InvalidConfig for settings of TLS that are wrong."""
+        made = cls.of({**settings, "sasl.mechanism": OAUTHBEARER})
+        assert isinstance(made, BearerSecurity)
+        return replace(made, name=name, token=token)
+
+    @property
+    def is_spoken(self) -> bool:
+        return bool(self.token)
+
+    @property
+    def user(self) -> str:
+        return self.name
+
+    def login(self) -> ClientLogin:
+        # The broker rejects a name that is not the token's, so that the name is proven with the token.
+        return BearerLogin(self.token, self.name)
+
+    def librdkafka(self) -> dict[str, str]:
+        """Return the settings without the token, which librdkafka takes from a callback alone."""
+        found = {"security.protocol": self.protocol, "sasl.mechanism": OAUTHBEARER}
+        return found | (self._librdkafka_tls() if self.has_tls else {})
 
 
 PLAINTEXT: Final = ClientSecurity()

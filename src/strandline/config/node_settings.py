@@ -68,7 +68,6 @@ _DYNAMIC_WITHOUT_EFFECT: Final = frozenset(
         "num.replica.fetchers",
         "remote.log.index.file.cache.total.size.bytes",
         "remote.log.manager.expiration.thread.pool.size",
-        "remote.log.manager.fetch.max.bytes.per.second",
         "remote.log.manager.follower.thread.pool.size",
         "share.coordinator.cached.buffer.max.bytes",
     }

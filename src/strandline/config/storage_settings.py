@@ -19,6 +19,7 @@ from strandline.config.settings import (
     double,
     integer,
     long,
+    one_of,
     password,
     short,
     text,
@@ -41,20 +42,22 @@ class TieredTopicSettings:
         "remote.storage.enable",
         False,
         "Whether leaders copy sealed segments to the object store, and delete local ones by `local.retention`. Needs "
-        "`remote.log.storage.system.enable` on all nodes, and a `cleanup.policy` without `compact`.",
+        "`remote.log.storage.system.enable` on all nodes. With `cleanup.policy=compact` the store is compacted, too.",
     )
     local_retention_ms: int = long(
         "local.retention.ms",
         AS_RETENTION,
         at_least(AS_RETENTION),
-        "The age from which copied segments are deleted on local disks; -2 for `retention.ms`.",
+        "The age from which copied segments are deleted on local disks; -2 for `retention.ms`. With `compact` alone "
+        "-2 keeps them.",
         synonyms=(Synonym("log.local.retention.ms", update=CLUSTER_WIDE),),
     )
     local_retention_bytes: int = long(
         "local.retention.bytes",
         AS_RETENTION,
         at_least(AS_RETENTION),
-        "The size from which copied segments are deleted on local disks; -2 for `retention.bytes`.",
+        "The size from which copied segments are deleted on local disks; -2 for `retention.bytes`. With `compact` "
+        "alone -2 keeps them.",
         synonyms=(Synonym("log.local.retention.bytes", update=CLUSTER_WIDE),),
     )
     remote_log_copy_disable: bool = boolean(
@@ -66,6 +69,34 @@ class TieredTopicSettings:
         "remote.log.delete.on.disable",
         False,
         "Whether `remote.storage.enable` may be turned off: what is only in the store is deleted then.",
+    )
+    strandline_remote_recall: bool = boolean(
+        "strandline.remote.recall",
+        False,
+        "Strandline's own. Whether each replica brings back to its disk what only the store has, and keeps it there. "
+        "`strandline topic alter --storage local` sets it, and ends the tier when every replica has all.",
+    )
+    strandline_remote_origin: str = text(
+        "strandline.remote.origin",
+        "",
+        None,
+        "Strandline's own. Where the logs of a topic begin that was cloned or restored. `strandline topic clone` and "
+        "`strandline storage restore` write it when they create the topic; it cannot be changed.",
+    )
+    storage: str = text(
+        "strandline.storage",
+        "local",
+        one_of("local", "object"),
+        "Strandline's own. `object`: records are acknowledged when they are in the object store, and brokers keep no "
+        "data that they could lose. Chosen when the topic is created. Needs `remote.log.storage.system.enable`.",
+    )
+    object_ack: str = text(
+        "strandline.object.ack",
+        "object",
+        one_of("object", "wal"),
+        "Strandline's own, for `strandline.storage=object`. `object`: acknowledged when an object and its commit are "
+        "durable. `wal`: acknowledged when replicated, as other topics are, and uploaded afterwards; the topic is a "
+        "tiered one. Chosen when the topic is created.",
     )
 
 
@@ -167,6 +198,20 @@ class StorageSettings:
         at_least(8 * MIB),
         "Strandline's own. Memory for blocks of 4 MiB, and indexes, that were read from the store.",
     )
+    strandline_remote_store_read_only: bool = boolean(
+        "strandline.remote.store.read.only",
+        False,
+        "Strandline's own. Whether this cluster only reads the object store, which may be another cluster's: it copies "
+        "and deletes nothing there. For `strandline storage restore` beside a cluster that goes on.",
+    )
+    strandline_remote_checkpoint_interval_ms: int = long(
+        "strandline.remote.checkpoint.interval.ms",
+        60_000,
+        at_least(100),
+        "Strandline's own. How often each node writes down in the object store what it has there, if that has changed. "
+        "`strandline storage restore` builds a cluster from it; so this bounds what a loss of all disks can cost.",
+        update=CLUSTER_WIDE,
+    )
     remote_log_manager_task_interval_ms: int = long(
         "remote.log.manager.task.interval.ms",
         30_000,
@@ -184,8 +229,40 @@ class StorageSettings:
         "remote.log.manager.copy.max.bytes.per.second",
         LONG_MAX,
         at_least(1),
-        "Bytes that this node uploads in a second, over the time of some segments.",
+        "Bytes that this node uploads in a second. An upload begins while fewer passed within the quota window.",
         update=CLUSTER_WIDE,
+    )
+    remote_log_manager_copy_quota_window_num: int = integer(
+        "remote.log.manager.copy.quota.window.num",
+        11,
+        at_least(1),
+        "Samples of the quota window of uploads. The window is so many samples long.",
+    )
+    remote_log_manager_copy_quota_window_size_seconds: int = integer(
+        "remote.log.manager.copy.quota.window.size.seconds",
+        1,
+        at_least(1),
+        "Seconds of a sample of the quota window of uploads.",
+    )
+    remote_log_manager_fetch_max_bytes_per_second: int = long(
+        "remote.log.manager.fetch.max.bytes.per.second",
+        LONG_MAX,
+        at_least(1),
+        "Bytes that this node reads from the store in a second. A read begins while fewer passed within the quota "
+        "window; until then a fetch waits as it does for a slow store.",
+        update=CLUSTER_WIDE,
+    )
+    remote_log_manager_fetch_quota_window_num: int = integer(
+        "remote.log.manager.fetch.quota.window.num",
+        11,
+        at_least(1),
+        "Samples of the quota window of reads. The window is so many samples long.",
+    )
+    remote_log_manager_fetch_quota_window_size_seconds: int = integer(
+        "remote.log.manager.fetch.quota.window.size.seconds",
+        1,
+        at_least(1),
+        "Seconds of a sample of the quota window of reads.",
     )
     remote_log_reader_threads: int = integer(
         "remote.log.reader.threads",
@@ -212,6 +289,59 @@ class StorageSettings:
         30_000,
         at_least(1),
         "How long ListOffsets looks for a time in the store.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_flush_interval_ms: int = integer(
+        "strandline.object.flush.interval.ms",
+        250,
+        between(1, 60_000),
+        "Strandline's own. How often this node writes the batches of all its object topics to the store, as one "
+        "object. Without batches nothing is written; the first batch after a pause is written at once.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_flush_bytes: int = integer(
+        "strandline.object.flush.bytes",
+        8 * MIB,
+        between(64 * KIB, 64 * MIB),
+        "Strandline's own. So many bytes are written before the interval is over. An object has no more, unless one "
+        "batch is larger.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_buffer_bytes: int = long(
+        "strandline.object.buffer.bytes",
+        256 * MIB,
+        at_least(MIB),
+        "Strandline's own. Bytes of object topics that may wait on this node's disk for the store. Above that, "
+        "producers get NOT_ENOUGH_REPLICAS and try again.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_merge_interval_ms: int = long(
+        "strandline.object.merge.interval.ms",
+        600_000,
+        at_least(100),
+        "Strandline's own. After this time the batches of a partition are merged into a segment in the store.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_commits_replication_factor: int = short(
+        "strandline.object.commits.replication.factor",
+        3,
+        at_least(1),
+        "Strandline's own. Replicas of `__strandline_object_commits`, which is created with the first object topic. "
+        "Where it is not set, no more than there are brokers.",
+    )
+    strandline_object_checkpoint_interval_ms: int = long(
+        "strandline.object.checkpoint.interval.ms",
+        300_000,
+        at_least(100),
+        "Strandline's own. How often what `__strandline_object_commits` says is written to the object store as a "
+        "whole. A broker that starts reads that and the records behind it; older records are deleted.",
+        update=CLUSTER_WIDE,
+    )
+    strandline_object_orphan_ms: int = long(
+        "strandline.object.orphan.ms",
+        3_600_000,
+        at_least(1000),
+        "Strandline's own. How long an object that no commit names is watched before it is deleted.",
         update=CLUSTER_WIDE,
     )
     rlmm_config_remote_log_metadata_topic_num_partitions: int = integer(
@@ -262,7 +392,12 @@ def check_storage(settings: StorageSettings) -> None:
 
 def check_tiering(settings: TieredTopicSettings, *, retention_ms: int, retention_bytes: int) -> None:
     """Raise InvalidConfig, in Kafka's words, where the settings of a tiered topic contradict one another."""
-    if not settings.remote_storage_enable:
+    if settings.storage == "object":
+        if settings.remote_log_copy_disable:
+            raise InvalidConfig("remote.log.copy.disable=true cannot be used with strandline.storage=object")
+    elif settings.object_ack != "object":
+        raise InvalidConfig("strandline.object.ack needs strandline.storage=object")
+    elif not settings.remote_storage_enable:
         return
     pairs = (
         ("ms", settings.local_retention_ms, retention_ms),

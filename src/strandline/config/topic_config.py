@@ -373,6 +373,8 @@ class TopicConfig(TieredTopicSettings):
 
     is_tiered: bool = dataclasses.field(init=False)
     """Whether sealed segments go to the object store."""
+    commits_in_store: bool = dataclasses.field(init=False)
+    """Whether records count when they are in the object store, and not when replicas hold them."""
     compact: bool = dataclasses.field(init=False)
     """Whether `cleanup.policy` names `compact`. Then records without a key are rejected."""
     roll_ms: int = dataclasses.field(init=False)
@@ -392,7 +394,9 @@ class TopicConfig(TieredTopicSettings):
         if self.delay_enable:
             object.__setattr__(self, "timestamp_after_max_ms", self.delay_max_ms)
         object.__setattr__(self, "compact", "compact" in self.cleanup_policy)
-        object.__setattr__(self, "is_tiered", self.remote_storage_enable and not self.compact)
+        is_object = self.storage == "object"
+        object.__setattr__(self, "is_tiered", self.remote_storage_enable or is_object)
+        object.__setattr__(self, "commits_in_store", is_object and self.object_ack == "object")
         object.__setattr__(
             self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
         )
@@ -419,22 +423,22 @@ class TopicConfig(TieredTopicSettings):
             raise InvalidConfig(
                 "strandline.audit.chain=true cannot be used with cleanup.policy=compact, which removes records"
             )
-        if resolved.audit_chain and resolved.remote_storage_enable:
+        if resolved.audit_chain and (resolved.remote_storage_enable or resolved.storage == "object"):
             raise InvalidConfig(
-                "strandline.audit.chain=true cannot be used with remote.storage.enable=true yet: the chain reads local "
-                "segments only"
+                "strandline.audit.chain=true cannot be used with remote.storage.enable=true or "
+                "strandline.storage=object yet: the chain reads local segments only"
             )
         if resolved.delay_enable and resolved.log_append_time:
             raise InvalidConfig(
                 "strandline.delay.enable needs message.timestamp.type=CreateTime, because a record is due at the time "
                 "that its producer gave it"
             )
-        check_tiering(resolved, retention_ms=resolved.retention_ms, retention_bytes=resolved.retention_bytes)
-        if resolved.remote_storage_enable and resolved.compact:
-            raise InvalidConfig(
-                "Remote log storage only supports topics with cleanup.policy=delete or cleanup.policy being an empty "
-                "list."
-            )
+        if resolved.cleanup_policy == ("compact",):
+            check_tiering(resolved, retention_ms=-1, retention_bytes=-1)
+        else:
+            check_tiering(resolved, retention_ms=resolved.retention_ms, retention_bytes=resolved.retention_bytes)
+        if resolved.storage == "object" and resolved.compact:
+            raise InvalidConfig("strandline.storage=object supports only cleanup.policy=delete or an empty list yet")
         return resolved
 
     def with_stored(self, overrides: Mapping[str, str]) -> TopicConfig:

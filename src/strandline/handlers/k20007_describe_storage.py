@@ -15,11 +15,16 @@ from typing import Final, NamedTuple
 
 from strandline.codec.message_codec import encode
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
-from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition, StoredSegment
+from strandline.codec.messages.describe_storage_response import (
+    DescribeStorageResponse,
+    StoredPartition,
+    StoredSegment,
+    TierStatus,
+)
 from strandline.codec.record_batch import HAS_DELETE_HORIZON, BatchHeader
 from strandline.errors import ErrorCode, RequestError, StrandlineError, error_code
-from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.response_parts import joined_response
+from strandline.handlers.support.context import EncodedResponse, RequestContext
+from strandline.handlers.support.response_parts import joined
 from strandline.handlers.support.storage_facts import add_cleaning, add_deletion, add_scrubbing, asked_partitions
 from strandline.log.maintenance.retention import newest_ms
 from strandline.log.segment.segment import Segment
@@ -129,10 +134,19 @@ class _Description:
         self._answer.retention_check_ms = config.log_retention_check_interval_ms
         self._answer.cleaner_backoff_ms = config.log_cleaner_backoff_ms
         self._answer.scrub_interval_ms = config.log_scrub_interval_ms
+        report = node.tier_report()
+        if report is not None:
+            self._answer.tiers = [TierStatus(**report._asdict())]
         gradually(node.runtime, self._partitions(), self._reply)
 
     def _reply(self, parts: list[bytes]) -> None:
-        self._context.reply(joined_response(self._answer, self._context.api_version, parts))
+        version, tiers = self._context.api_version, self._answer.tiers
+        # Tagged, so it comes behind the partitions.
+        tail_size = len(encode(self._answer, version))
+        self._answer.tiers = []
+        tail_size -= len(encode(self._answer, version))
+        self._answer.tiers = tiers
+        self._context.reply(EncodedResponse(joined(self._answer, version, parts, tail_size=tail_size)))
 
     def _partitions(self) -> Iterator[bytes]:
         for name, index in asked_partitions(self._node, self._request):

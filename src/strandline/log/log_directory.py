@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.config.remote_origin import partition_origin
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog
 from strandline.ids import TopicPartition
@@ -138,6 +139,9 @@ class LogDirectory:
             self._forget_deleted()
         clean = self._was_left_clean(name)
         self._unopened.discard(name)
+        origin = None
+        if config.is_tiered and config.strandline_remote_origin:
+            origin = partition_origin(config.strandline_remote_origin, name.partition)
         opened = open_log(
             path,
             config,
@@ -150,6 +154,7 @@ class LogDirectory:
             log_start_offset=self.log_start_offsets.get(name, 0),
             cleaned_up_to=self.cleaner_offsets.get(name, 0),
             noted=EndNotes(self._plain_ends.get(name, -1), self._no_producer_ends.get(name, -1)),
+            origin=origin,
         )
         # Not before: a log that finds no room is opened once more, and must be known as well as the first time.
         self._recovered.discard(name)

@@ -11,12 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from strandline.config.remote_origin import PartitionOrigin
 from strandline.config.topic_config import TopicConfig
 from strandline.errors import CorruptLog
 from strandline.log import leader_epochs as epoch_file
 from strandline.log.checkpoints import NOTHING_NOTED, EndNotes
 from strandline.log.disk import Disk
 from strandline.log.leader_epochs import LeaderEpochs
+from strandline.log.log_origin import beginning, know_epochs, know_transactions
 from strandline.log.log_replay import learn, relearn
 from strandline.log.maintenance.replacement_recovery import finish_replacements, is_unfinished
 from strandline.log.observer import BatchObserver
@@ -48,16 +50,18 @@ def open_log(
     log_start_offset: int = 0,
     cleaned_up_to: int = 0,
     noted: EndNotes = NOTHING_NOTED,
+    origin: PartitionOrigin | None = None,
 ) -> PartitionLog:
     """Open the log in `directory`, or make it if there is none.
 
-    Below `cleaned_up_to` the cleaner may have removed records between segments: that is no loss. Raises CorruptLog for
-    damage that is no torn tail, and then cuts nothing.
+    With `origin` a new log begins behind records that are in an object store. Below `cleaned_up_to` the cleaner may
+    have removed records between segments: that is no loss. Raises CorruptLog for damage that is no torn tail, and then
+    cuts nothing.
     """
     log = PartitionLog(directory, config, disk=disk, open_files=open_files, observer=observer)
     log.appended_ms = now_ms
-    if config.is_tiered:
-        log.tier_start_offset = max(0, log_start_offset)
+    log_start_offset, begins_at = beginning(log_start_offset, origin)
+    log.tier_start_offset = max(0, log_start_offset) if config.is_tiered else -1
     if not disk.exists(directory):
         disk.make_directory(directory)
         log.unsynced.directories.append(directory.parent)
@@ -71,14 +75,9 @@ def open_log(
         names = disk.names(directory)
     told_epochs = _load_leader_epochs(log)
     has_torn_index = _load_segments(log, names, now_ms)
+    know_transactions(log, origin)
     if not log.segments:
-        if recovery_point > max(0, log_start_offset):
-            raise CorruptLog(
-                f"{directory}: there is no segment, but everything below offset {recovery_point} had reached the disk. "
-                "Restore the partition from a replica or a backup"
-            )
-        log.log_end_offset = log.log_start_offset = max(0, log_start_offset)
-        log.add_segment(log.log_end_offset, now_ms)
+        _begin(log, begins_at, recovery_point, now_ms)
     else:
         log.log_start_offset = max(log.base_offsets[0], log_start_offset)
         try:
@@ -98,9 +97,27 @@ def open_log(
             for segment in log.segments:
                 segment.close()
             raise
+    know_epochs(log, origin)
     log.flushed_offset = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.active.is_active = True
     return log
+
+
+def _begin(log: PartitionLog, offset: int, recovery_point: int, now_ms: int) -> None:
+    """Make the first segment of a log that has none."""
+    if recovery_point > offset:
+        raise CorruptLog(
+            f"{log.directory}: there is no segment, but everything below offset {recovery_point} had reached the disk. "
+            "Restore the partition from a replica or a backup"
+        )
+    log.log_end_offset = log.log_start_offset = offset
+    # A crash while the log was to begin elsewhere has left what lies before that.
+    log.leader_epochs.truncate_end(offset)
+    log.snapshots.remove_beyond(offset)
+    log.add_segment(offset, now_ms)
+    if offset:
+        # Of records before it, which are in a store.
+        relearn(log, log.snapshots.restore(at_most=offset, now_ms=now_ms), None)
 
 
 def _load_leader_epochs(log: PartitionLog) -> str | None:

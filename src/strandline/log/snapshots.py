@@ -36,7 +36,7 @@ class ProducerSnapshots:
 
     def adopt(self, offset: int, data: bytes) -> None:
         """Keep what another replica knew when its log ended at `offset`."""
-        self._disk.write_whole(self._path(offset), data)
+        self._disk.write_whole(self._path(offset), data, sync=True)
 
     def restore(self, *, at_most: int | None, now_ms: int) -> int | None:
         """Load the newest sound snapshot at or below `at_most`. Return its offset, or None if the observer is empty.

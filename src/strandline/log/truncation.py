@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from strandline.errors import CorruptLog, DiskFailed, StrandlineError
 from strandline.log import leader_epochs as epoch_file
@@ -165,7 +166,15 @@ def _truncate_segments(log: PartitionLog, offset: int) -> None:
     log.tier_start_offset = min(log.tier_start_offset, offset)
 
 
-def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
+class Former(NamedTuple):
+    """What a log must know of the records before its first one, which are in a store."""
+
+    leader_epochs: LeaderEpochs
+    producer_snapshot: bytes | None
+    tier_start_offset: int
+
+
+def restart_at(log: PartitionLog, offset: int, now_ms: int, former: Former | None = None) -> None:
     """Remove everything, and begin an empty log at `offset`.
 
     A follower does this if its leader no longer has the next records, or sent a snapshot in their place. A crash on
@@ -203,6 +212,13 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         log.tombstone_horizon = horizon
         log.has_aborted = False
         log.unsynced.limit(offset)
+        if former is not None:
+            # Before the first segment has its name: a log that begins at `offset` must know what lies before it.
+            log.tier_start_offset, log.leader_epochs = former.tier_start_offset, former.leader_epochs.below(offset)
+            known = log.leader_epochs.format().encode()
+            log.disk.write_whole(log.directory / epoch_file.FILE_NAME, known, sync=True)
+            if former.producer_snapshot is not None:
+                log.snapshots.adopt(offset, former.producer_snapshot)
         for path in files:
             log.disk.rename(path, path.with_suffix(""))
         log.add_segment(offset, now_ms)
@@ -212,20 +228,6 @@ def restart_at(log: PartitionLog, offset: int, now_ms: int) -> None:
         log.fail(DiskFailed(f"{log.directory}: cannot begin at {offset}: {error.strerror}"))
         raise log.refusal() from error
     relearn(log, log.snapshots.restore(at_most=None, now_ms=log.appended_ms), None)
-
-
-def know_former(log: PartitionLog, *, epochs: bytes, snapshot: bytes | None, tier_start_offset: int) -> None:
-    """Give an empty log, which `restart_at` began, what it must know of records before it that are in a store.
-
-    Raises CorruptLog or OSError. A crash before this leaves a log without epochs, which its leader truncates.
-    """
-    kept = LeaderEpochs.parse(epochs.decode()).below(log.log_start_offset)
-    log.tier_start_offset = tier_start_offset
-    log.leader_epochs = kept
-    log.save_leader_epochs()
-    if snapshot is not None:
-        log.snapshots.adopt(log.log_start_offset, snapshot)
-        relearn(log, log.snapshots.restore(at_most=log.log_start_offset, now_ms=log.appended_ms), None)
 
 
 def _make_files_ahead(log: PartitionLog, offset: int) -> list[Path]:

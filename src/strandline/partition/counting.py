@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from strandline.errors import ErrorCode, RequestError
 from strandline.log.segment.counting import LogChanged, count_between, is_plain
 from strandline.log.segment.time_lookup import Part
 from strandline.partition.partition import Partition
@@ -22,10 +23,22 @@ class Counted(NamedTuple):
 NOTHING: Final = Counted(0, 0)
 
 
+def _first_counted(partition: Partition, offset: int) -> int:
+    """Return where counting begins. Raise RequestError if that is in the object store, where no counts are kept."""
+    start, local = max(offset, partition.log_start_offset), partition.log.log_start_offset
+    if start < local:
+        # Not the count of what is here: a lag that is too low looks like no lag.
+        raise RequestError(
+            ErrorCode.OFFSET_NOT_AVAILABLE,
+            f"{partition!r}: records {start} to {local - 1} are in the object store alone, and are not counted",
+        )
+    return start
+
+
 def unread_if_plain(partition: Partition, offset: int) -> Counted | None:
     """Return the count as a difference where every offset is a record, as on most topics. Else return None."""
     log = partition.log
-    start, end = max(offset, log.log_start_offset), partition.high_watermark
+    start, end = _first_counted(partition, offset), partition.high_watermark
     if start >= end:
         return NOTHING
     if partition.producers.first_unstable_offset < end or not is_plain(log, start, end):
@@ -34,7 +47,10 @@ def unread_if_plain(partition: Partition, offset: int) -> Counted | None:
 
 
 def count_unread(partition: Partition, offset: int) -> Part[Counted]:
-    """Count from `offset` on, or from the log start if that is later. Raises LogChanged if the log keeps changing."""
+    """Count from `offset` on, or from the log start if that is later.
+
+    Raises LogChanged if the log keeps changing, and RequestError if some of the records are in the object store alone.
+    """
     attempt = 1
     while True:
         log = partition.log
@@ -43,7 +59,7 @@ def count_unread(partition: Partition, offset: int) -> Part[Counted]:
         plain = unread_if_plain(partition, offset)
         if plain is not None:
             return plain
-        start, stable, end = max(offset, log.log_start_offset), partition.last_stable_offset, partition.high_watermark
+        start, stable, end = _first_counted(partition, offset), partition.last_stable_offset, partition.high_watermark
         try:
             records = yield from count_between(log, start, stable, excludes_aborted=True)
             undecided = yield from count_between(log, max(start, stable), end, excludes_aborted=False)

@@ -53,6 +53,15 @@ def where_to_cut(partition: Partition, epoch: int, end_offset: int) -> int:
     return truncation_offset(partition.log.leader_epochs, partition.log_end_offset, epoch, end_offset)
 
 
+def must_restart(partition: Partition, offset: int, leader_start_offset: int) -> bool:
+    """Return whether a log that diverges at `offset` must restart, empty, where the leader's log starts."""
+    # Below its start the leader has forgotten which epoch wrote what: nothing there can be compared.
+    is_forgotten = partition.log_start_offset < leader_start_offset >= offset
+    # The local log does not reach back so far. From its start on, the leader says what is in the store alone.
+    is_in_tier = 0 <= partition.log.tier_start_offset <= offset < partition.log.log_start_offset
+    return is_forgotten or is_in_tier
+
+
 def truncate_to(partition: Partition, offset: int) -> None:
     """Truncate what the leader does not have. The recovery point on disk is not above `offset` when this is called.
 
@@ -81,14 +90,12 @@ def restart_at(partition: Partition, offset: int, beginning: TierBeginning | Non
     """
     assert not partition.is_leader, "a leader's log is the truth"
     end_offset = partition.log_end_offset
-    truncation.restart_at(partition.log, offset, partition.runtime.now_ms())
+    former = None
     if beginning is not None:
-        truncation.know_former(
-            partition.log,
-            epochs=beginning.leader_epochs,
-            snapshot=beginning.producer_snapshot,
-            tier_start_offset=beginning.log_start_offset,
+        former = truncation.Former(
+            beginning.leader_epochs, beginning.producer_snapshot, tier_start_offset=beginning.log_start_offset
         )
+    truncation.restart_at(partition.log, offset, partition.runtime.now_ms(), former)
     on_truncated(partition, end_offset)
 
 

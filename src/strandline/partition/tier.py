@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.maintenance.retention import LocalPolicy
 from strandline.log.segment.time_lookup import FoundTime
 
@@ -41,8 +42,8 @@ class TierBeginning(NamedTuple):
     """Where a follower begins an empty log, and what it must know of the records before, which are in the store."""
 
     offset: int
-    leader_epochs: bytes
-    """The file of leader epochs up to there."""
+    leader_epochs: LeaderEpochs
+    """Up to there."""
     producer_snapshot: bytes | None
     log_start_offset: int
     """Where the leader's log starts, in the store."""
@@ -64,6 +65,9 @@ class Tier(Protocol):
 
     def find_time(self, timestamp_ms: int, then: OnTime) -> None:
         """Find the first record in the store, below the local start, that is not older. Calls `then` once."""
+
+    def copied_up_to(self) -> int:
+        """Return the first offset that the store lacks, as far as is known here."""
 
     def local_policy(self) -> LocalPolicy:
         """Return by what limits, and up to where, local segments may be deleted."""

@@ -36,6 +36,17 @@ SWAP_POINTS: Final = (
     "swap-safe",
 )
 """In the replacement of log segments, in the order in which they are reached."""
+TIER_POINTS: Final = (
+    "tier-compaction-learned",
+    "tier-compaction-cleaned",
+    "tier-swap-begun",
+    "tier-swap-uploaded",
+    "tier-swap-done",
+    "tier-deletion-begun",
+    "tier-objects-deleted",
+    "tier-compaction-done",
+)
+"""In the compaction of a tiered topic's segments in the object store, and in the deletion of those it replaced."""
 SINK_POINTS: Final = (
     "before-produce",
     "after-produce",
@@ -117,6 +128,7 @@ SQLITE_POINTS: Final = (
 _POINTS: Final = frozenset(
     (
         *SWAP_POINTS,
+        *TIER_POINTS,
         *SINK_POINTS,
         *REBUILD_POINTS,
         *SQL_SINK_POINTS,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from strandline.config.storage_settings import AS_RETENTION
 from strandline.config.topic_config import TopicConfig
 from strandline.log.maintenance.retention import LocalPolicy
+
+NO_LIMIT: Final = -1
 
 
 class CopyCandidate(NamedTuple):
@@ -39,8 +41,17 @@ def candidates(
 def local_policy(config: TopicConfig, *, copied_up_to: int, high_watermark: int) -> LocalPolicy:
     """Return up to where, and by which limits, local segments may go.
 
-    What the store does not have stays, however old it is, unless the topic does not copy any more.
+    What the store does not have stays, however old it is, unless the topic does not copy any more. A topic that is
+    only compacted has no retention, so `local.retention` of -2 keeps all segments. While segments are brought back, the
+    limits are those of the tier alone: it moves the log start.
     """
-    ms = config.retention_ms if config.local_retention_ms == AS_RETENTION else config.local_retention_ms
-    size = config.retention_bytes if config.local_retention_bytes == AS_RETENTION else config.local_retention_bytes
-    return LocalPolicy(ms, size, high_watermark if config.remote_log_copy_disable else copied_up_to)
+    if config.strandline_remote_recall:
+        return LocalPolicy(NO_LIMIT, NO_LIMIT, copied_up_to)
+    deletes = "delete" in config.cleanup_policy or not config.compact
+    ms, size = config.local_retention_ms, config.local_retention_bytes
+    if ms == AS_RETENTION:
+        ms = config.retention_ms if deletes else NO_LIMIT
+    if size == AS_RETENTION:
+        size = config.retention_bytes if deletes else NO_LIMIT
+    copies_no_more = config.remote_log_copy_disable and deletes
+    return LocalPolicy(ms, size, high_watermark if copies_no_more else copied_up_to)

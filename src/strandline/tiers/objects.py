@@ -22,7 +22,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from strandline.errors import CorruptLog
-from strandline.tiers.records import TieredPartition
+from strandline.tiers.records import RemoteSegment, TieredPartition
 
 BLOCK_BYTES: Final = 4 << 20
 MAGIC: Final = b"SLTI"
@@ -47,6 +47,14 @@ _KNOWN: Final = frozenset(int(part) for part in ObjectPart)
 def segment_key(cluster_id: str, partition: TieredPartition, start_offset: int, segment_id: UUID) -> str:
     """Return the key of a segment without its ending. Nothing is named by the topic's name."""
     return f"{cluster_id}/seg/{partition.topic_id}/{partition.partition}/{start_offset:020}-{segment_id}"
+
+
+def key_of(cluster_id: str, partition: TieredPartition, segment: RemoteSegment) -> str:
+    """Return the key of a segment of a partition, which may share the objects of another."""
+    source = segment.source
+    if source is not None:
+        cluster_id, partition = source.cluster_id, TieredPartition(source.topic_id, source.partition)
+    return segment_key(cluster_id, partition, segment.start_offset, segment.id)
 
 
 def partition_prefix(cluster_id: str, partition: TieredPartition) -> str:

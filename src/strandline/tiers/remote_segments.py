@@ -2,6 +2,9 @@
 
 Two leaders may have copied overlapping ranges, of different epochs perhaps. So a look-up needs the epoch of the offset
 in the present leader's log, and the segment says up to where its records are of that epoch.
+
+A compacted segment names those that it replaces. The record that it is whole makes it readable and them unreadable, at
+once. If one of them was replaced or deleted before, by another leader perhaps, the record is rejected: the first wins.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from strandline.log.leader_epochs import LeaderEpochs
-from strandline.tiers.records import RemoteSegment, SegmentAdded, SegmentChanged
+from strandline.tiers.records import Compaction, RemoteSegment, SegmentAdded, SegmentChanged
 from strandline.tiers.segment_states import SegmentState, may_follow
 
 FINISHED_MAX: Final = 10_000
@@ -27,6 +30,10 @@ class RemoteSegments:
         """Segments that were deleted last. A record that arrives late does not bring them back."""
         self._by_epoch: dict[int, list[tuple[int, int, UUID]]] = {}
         """By epoch: (first offset of that epoch in the segment, last one, segment), sorted."""
+        self.events = 0
+        """Records that were taken over: nothing has changed as long as there is none."""
+        self.replacements = 0
+        """Segments that compacted ones replaced. A reader whose segment was replaced meanwhile reads again."""
         self.rejected = 0
         """Records whose transition is not allowed."""
 
@@ -35,6 +42,7 @@ class RemoteSegments:
 
     def apply(self, event: SegmentAdded | SegmentChanged) -> bool:
         """Take over a record. Return whether it was allowed."""
+        self.events += 1
         if isinstance(event, SegmentAdded):
             segment = event.segment
             before = self.by_id.get(segment.id)
@@ -49,14 +57,18 @@ class RemoteSegments:
             is_repeated = event.segment_id in self.finished and event.state == SegmentState.DELETE_FINISHED
             self.rejected += not is_repeated
             return is_repeated
+        if event.only_unfinished and known.state == SegmentState.COPY_FINISHED:
+            # Its copy was given up for lost, and is whole: other segments may be replaced by it.
+            self.rejected += 1
+            return False
         if event.state == known.state:
+            if event.compaction is not None:
+                self._note_compaction(known, event.compaction)
             return True
         changed = known._replace(state=event.state, event_ms=event.event_ms)
         if event.state == SegmentState.COPY_FINISHED:
-            self.by_id[known.id] = changed
-            self._index(changed)
-            return True
-        if known.state == SegmentState.COPY_FINISHED:
+            return self._finish(changed)
+        if known.state == SegmentState.COPY_FINISHED and not known.is_replaced:
             self._forget(known)
         if event.state == SegmentState.DELETE_FINISHED:
             del self.by_id[known.id]
@@ -66,6 +78,32 @@ class RemoteSegments:
         else:
             self.by_id[known.id] = changed
         return True
+
+    def _finish(self, segment: RemoteSegment) -> bool:
+        """Make a segment readable in the place of those that it replaces, if they still are."""
+        replaced = () if segment.compaction is None else segment.compaction.replaces
+        if not all(self.is_readable(each) for each in replaced):
+            self.rejected += 1
+            return False
+        for each in replaced:
+            old = self.by_id[each]
+            self._forget(old)
+            self.by_id[each] = old._replace(is_replaced=True)
+            self.replacements += 1
+        self.by_id[segment.id] = segment
+        self._index(segment)
+        return True
+
+    def _note_compaction(self, known: RemoteSegment, found: Compaction) -> None:
+        """Take over what a compaction found that left a segment as it was. A record may arrive late."""
+        before = known.compaction
+        if before is None or found.clean_up_to >= before.clean_up_to:
+            kept = () if before is None else before.replaces
+            self.by_id[known.id] = known._replace(compaction=found._replace(replaces=kept))
+
+    def is_readable(self, segment_id: UUID) -> bool:
+        found = self.by_id.get(segment_id)
+        return found is not None and found.state == SegmentState.COPY_FINISHED and not found.is_replaced
 
     def _index(self, segment: RemoteSegment) -> None:
         for epoch, start_offset, end_offset in ranges_of(segment):
@@ -81,13 +119,19 @@ class RemoteSegments:
                 del self._by_epoch[epoch]
 
     def find(self, epoch: int, offset: int) -> RemoteSegment | None:
-        """Return a readable segment with the record of `epoch` at `offset`; the longest, if there are several."""
+        """Return a readable segment with the record of `epoch` at `offset`.
+
+        Of several it is one that a compaction has read: a copy that ended later may hold what was deleted. Else it is
+        the longest.
+        """
         ranges = self._by_epoch.get(epoch, [])
-        best: tuple[int, UUID] | None = None
+        best: tuple[bool, int, UUID] | None = None
         for _, end_offset, segment_id in ranges[: bisect_right(ranges, (offset, 1 << 63, UUID(int=2**128 - 1)))]:
-            if offset <= end_offset and (best is None or end_offset > best[0]):
-                best = end_offset, segment_id
-        return None if best is None else self.by_id[best[1]]
+            if offset <= end_offset:
+                found = is_passed(self.by_id[segment_id]), end_offset, segment_id
+                if best is None or found[:2] > best[:2]:
+                    best = found
+        return None if best is None else self.by_id[best[2]]
 
     def highest(self, leader: LeaderEpochs, log_end_offset: int) -> tuple[int, int]:
         """Return the highest offset in the store that the leader's log has, and its epoch; (-1, -1) if none."""
@@ -120,8 +164,21 @@ class RemoteSegments:
         found = [segment for segment in self.by_id.values() if segment.state in states]
         return sorted(found, key=lambda segment: (segment.start_offset, segment.end_offset, segment.id.int))
 
+    @property
+    def shares_objects(self) -> bool:
+        return any(segment.source is not None for segment in self.by_id.values())
+
     def readable(self) -> list[RemoteSegment]:
-        return self.in_state(SegmentState.COPY_FINISHED)
+        return [each for each in self.in_state(SegmentState.COPY_FINISHED) if not each.is_replaced]
+
+    def replaced(self) -> list[RemoteSegment]:
+        """Return the segments that nothing reads any more, and whose objects are still there."""
+        return [each for each in self.in_state(SegmentState.COPY_FINISHED) if each.is_replaced]
+
+
+def is_passed(segment: RemoteSegment) -> bool:
+    """Return whether a compaction of the store has read a segment."""
+    return segment.compaction is not None and segment.compaction.is_passed
 
 
 def ranges_of(segment: RemoteSegment) -> list[tuple[int, int, int]]:

@@ -11,12 +11,14 @@ cleaning is given up: what was swapped in before is good.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strandline.broker.maintenance.storage_worker import Job, JobFailed
+from strandline.config.settings import LONG_MAX
 from strandline.errors import StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, CleaningResult, SourceSegment
@@ -29,6 +31,7 @@ from strandline.partition.partition import Partition
 
 if TYPE_CHECKING:
     from strandline.broker.maintenance.storage import LogStorage
+    from strandline.config.node_config import BrokerConfig
 
 log = logging.getLogger("strandline.cleaner")
 
@@ -40,6 +43,17 @@ class CleanerShare(NamedTuple):
     io_buffer_bytes: int
     io_bytes_per_s: float
     load_factor: float
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> CleanerShare:
+        """Return the share of each cleaner, as it is configured now."""
+        cleaners = max(1, config.log_cleaner_threads)
+        return cls(
+            config.log_cleaner_dedupe_buffer_size // cleaners,
+            max(1, config.log_cleaner_io_buffer_size // cleaners),
+            config.log_cleaner_io_max_bytes_per_second / cleaners,
+            config.log_cleaner_io_buffer_load_factor,
+        )
 
 
 class GivenUp(StrandlineError):
@@ -63,7 +77,8 @@ class CleanerTask:
         self._on_end = on_end
         self._what = what
         self.first_dirty = what.first_dirty
-        self.sources: list[Segment] = self._log.segments[: what.segments]
+        self._first = self._first_source()
+        self.sources: list[Segment] = self._log.segments[self._first : what.segments]
         self._cuts = self._log.cuts
         self._config = partition.config
         self._began_at = self._runtime.monotonic()
@@ -77,6 +92,18 @@ class CleanerTask:
         self.done_bytes = 0
         """Of the sources: what was swapped in stands for so many of them."""
         self._new_bytes = 0
+
+    def _first_source(self) -> int:
+        """Return the number of the first segment that is cleaned.
+
+        What the store has is cleaned there. Together with it other segments would be copied to the store once more.
+        """
+        tier, sealed = self.partition.tier, self._log.base_offsets[: self._what.segments + 1]
+        if tier is None:
+            return 0
+        copied = bisect_right(sealed, tier.copied_up_to()) - 1
+        # Nothing else is dirty on a replica whose leader has copied all: it is cleaned once, as if it were local.
+        return copied if 0 < copied < self._what.segments else 0
 
     @property
     def is_pointless(self) -> bool:
@@ -99,7 +126,8 @@ class CleanerTask:
         if self._refusal is not None:
             self._end()
             return
-        later = [segment for segment in self._log.segments[self._what.segments :] if segment.has_transaction_index]
+        end_offset = self._what.first_uncleanable
+        later = [each for each in self._log.segments if each.base_offset >= end_offset and each.has_transaction_index]
         for segment in later:
             segment.retain()
         self._runtime.in_thread(partial(self._prepare, later), partial(self._on_prepared, later))
@@ -126,7 +154,7 @@ class CleanerTask:
             segment.release()
         if aborted is None:
             self._refusal = self._refusal or StrandlineError(str(error))
-        if self.is_pointless or self._log.segments[: len(self.sources)] != self.sources:
+        if self.is_pointless or not self._has_sources():
             self._refusal = self._refusal or GivenUp("the log changed")
         if self._refusal is not None or aborted is None:
             self._end()
@@ -134,16 +162,24 @@ class CleanerTask:
         params = self._params(aborted).to_dict()
         self._job = self._storage.workers.get().run(CLEAN, params, self._on_group, self._on_done)
 
+    def _has_sources(self) -> bool:
+        """Return whether the log still has the segments to clean, next to each other."""
+        segments = self._log.segments
+        at = segments.index(self.sources[0]) if self.sources[0] in segments else len(segments)
+        return segments[at : at + len(self.sources)] == self.sources
+
     def _params(self, aborted: list[AbortedTransaction]) -> CleaningJob:
-        bases, config, end_offset = self._log.base_offsets, self._config, self._what.first_uncleanable
+        config, end_offset = self._config, self._what.first_uncleanable
+        ends = [*(segment.base_offset for segment in self.sources[1:]), end_offset]
+        is_tiered = self.partition.tier is not None
         return CleaningJob(
             directory=self._log.directory,
             segments=tuple(
                 SourceSegment(segment.base_offset, segment.size_bytes, end, segment.has_transaction_index)
-                for segment, end in zip(self.sources, bases[1:], strict=False)
+                for segment, end in zip(self.sources, ends, strict=True)
             ),
             log_start_offset=self._log.log_start_offset,
-            first_dirty_offset=self._what.first_dirty,
+            first_dirty_offset=max(self._what.first_dirty, self.sources[0].base_offset),
             end_offset=end_offset,
             now_ms=self._runtime.now_ms(),
             delete_retention_ms=config.delete_retention_ms,
@@ -156,6 +192,9 @@ class CleanerTask:
             io_bytes_per_s=self._share.io_bytes_per_s,
             aborted_later=tuple(aborted),
             active_producers=tuple(self.partition.producers.batches_to_keep(below=end_offset)),
+            # What a tombstone deletes may be in the store alone.
+            sets_horizons=not is_tiered,
+            horizons_below=0 if is_tiered else LONG_MAX,
         )
 
     # What the worker makes

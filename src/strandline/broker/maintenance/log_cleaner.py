@@ -229,14 +229,7 @@ class LogCleaner:
 
     def share(self) -> CleanerShare:
         """What one of the cleaners may use, as it is configured now."""
-        config = self._environment.config()
-        cleaners = max(1, config.log_cleaner_threads)
-        return CleanerShare(
-            config.log_cleaner_dedupe_buffer_size // cleaners,
-            max(1, config.log_cleaner_io_buffer_size // cleaners),
-            config.log_cleaner_io_max_bytes_per_second / cleaners,
-            config.log_cleaner_io_buffer_load_factor,
-        )
+        return CleanerShare.of(self._environment.config())
 
     def _look_after(self) -> None:
         """Stop what has become pointless: a topic that was deleted, or is not compacted any more."""

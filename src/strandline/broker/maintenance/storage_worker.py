@@ -23,6 +23,8 @@ from strandline.runtime.runtime import LoopRuntime, Runtime, TimerHandle
 
 IDLE_S: Final = 10.0
 """How long a worker stays that has nothing to do."""
+STEP_IDLE_S: Final = 1800.0
+"""How long one stays between two steps of a cleaning. A download and an upload lie in between."""
 READ_BYTES: Final = 64 * 1024
 NICENESS: Final = 10
 
@@ -65,6 +67,9 @@ class Job:
 class StorageWorkers(Protocol):
     def run(self, kind: str, params: dict[str, Any], on_report: OnReport, on_done: OnDone) -> Job:
         """Begin a job. Both callbacks come on the loop, later: any number of reports, then the end, once."""
+
+    def end_idle(self, kind: str) -> None:
+        """End the workers that wait for another job of a kind: there is none."""
 
     def close(self) -> None:
         """End the workers now, without calling back."""
@@ -120,6 +125,9 @@ class InlineWorkers:
         self._runtime.in_thread(work, done)
         return job
 
+    def end_idle(self, kind: str) -> None:
+        """Do nothing: each job was a thread's, which has ended."""
+
     def close(self) -> None:
         self._is_closed = True
 
@@ -139,6 +147,10 @@ class ProcessWorkers:
             self.processes.append(process)
         process.give(job)
         return job
+
+    def end_idle(self, kind: str) -> None:
+        for process in [each for each in self.processes if each.kind == kind and each.job is None]:
+            process.end()
 
     def close(self) -> None:
         for process in list(self.processes):
@@ -264,7 +276,8 @@ class WorkerProcess:
             job.on_report(message["report"])
             return
         self.job = None
-        self._idle = self._runtime.call_later(IDLE_S, self.end)
+        idle_s = STEP_IDLE_S if self.kind == worker_jobs.CLEAN_STEP else IDLE_S
+        self._idle = self._runtime.call_later(idle_s, self.end)
         if "result" in message:
             job.on_done(message["result"], None)
         else:

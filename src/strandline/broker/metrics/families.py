@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from strandline.broker.metrics import client_metrics as metrics_telemetry
 from strandline.broker.metrics import groups as metrics_groups
 from strandline.broker.metrics import node as metrics_node
+from strandline.broker.metrics import objects as metrics_objects
 from strandline.broker.metrics import quotas as metrics_quotas
 from strandline.broker.metrics import replication as metrics_replication
 from strandline.broker.metrics import requests as metrics_requests
@@ -30,6 +31,7 @@ SECTIONS: dict[str, tuple[Family, ...]] = {
     "Topics and partitions": metrics_topics.FAMILIES,
     "The files of a log": metrics_storage.FAMILIES,
     "Tiered topics": metrics_tiering.FAMILIES,
+    "Object topics": metrics_objects.FAMILIES,
     "Replicas": metrics_replication.FAMILIES,
     "Groups": metrics_groups.FAMILIES,
     "Share groups": metrics_shares.FAMILIES,

@@ -55,6 +55,42 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         _one(lambda tiering: tiering.copy_lag()[1]),
     ),
     Metric(
+        "strandline_remote_compactions_total",
+        "counter",
+        "Compactions of partitions in the object store that came to their end.",
+        _one(lambda tiering: tiering.compactor.compactions),
+    ),
+    Metric(
+        "strandline_remote_compaction_failures_total",
+        "counter",
+        "Compactions in the object store that failed; they are tried again.",
+        _one(lambda tiering: tiering.compactor.failures),
+    ),
+    Metric(
+        "strandline_remote_compaction_source_bytes_total",
+        "counter",
+        "Bytes of the objects that compactions cleaned, each counted once a compaction.",
+        _one(lambda tiering: tiering.compactor.source_bytes),
+    ),
+    Metric(
+        "strandline_remote_compaction_read_bytes_total",
+        "counter",
+        "Bytes that compactions read from the object store.",
+        _one(lambda tiering: tiering.compactor.read_bytes),
+    ),
+    Metric(
+        "strandline_remote_compaction_written_bytes_total",
+        "counter",
+        "Bytes that compactions wrote to the object store.",
+        _one(lambda tiering: tiering.compactor.written_bytes),
+    ),
+    Metric(
+        "strandline_remote_replaced_segments_total",
+        "counter",
+        "Segments that compactions of this node replaced.",
+        _one(lambda tiering: tiering.compactor.replaced_segments),
+    ),
+    Metric(
         "strandline_remote_log_size_bytes",
         "gauge",
         "Bytes in the store of partitions that are led here.",
@@ -65,6 +101,12 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "counter",
         "Segments that this node deleted in the store since its start.",
         _one(lambda tiering: tiering.deleted_segments),
+    ),
+    Metric(
+        "strandline_remote_recalled_segments_total",
+        "counter",
+        "Segments that this node brought back from the store to its disk since its start.",
+        _one(lambda tiering: tiering.recall.segments),
     ),
     Metric(
         "strandline_remote_read_bytes_total",
@@ -89,6 +131,18 @@ FAMILIES: Final[tuple[Metric[Scrape], ...]] = (
         "counter",
         "Blocks and indexes that had to be read from the store.",
         _one(lambda tiering: tiering.cache.misses),
+    ),
+    Metric(
+        "strandline_remote_checkpoint_age_seconds",
+        "gauge",
+        "For how long the newest checkpoint in the store may have been behind (RPO); 0 if no tiered partition is led.",
+        _one(lambda tiering: tiering.checkpoints.age_s() or 0.0),
+    ),
+    Metric(
+        "strandline_remote_checkpoints_total",
+        "counter",
+        "Checkpoints that this node wrote to the store since its start.",
+        _one(lambda tiering: tiering.checkpoints.written),
     ),
     Metric(
         "strandline_remote_pending_reads",

@@ -304,4 +304,5 @@ def _table() -> list[Route]:
         Route(20_011, "AppendAudit", (0, 0), 0, "k20011_append_audit", elements_max=AUDIT_ELEMENTS_MAX),
         Route(20_012, "FindAnchors", (0, 0), 0, "k20012_find_anchors", elements_max=AUDIT_ELEMENTS_MAX),
         Route(20_013, "ShareDelivery", (0, 0), 0, "k20013_share_delivery"),
+        Route(20_014, "MetricsHistory", (0, 0), 0, "k20014_metrics_history"),
     ]

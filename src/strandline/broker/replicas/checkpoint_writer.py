@@ -54,6 +54,8 @@ class CheckpointWriter:
         self._wanted: set[str] = set()
         self._waiting: list[Done] = []
         self._written_at = dict.fromkeys(ALL, environment.runtime.monotonic())
+        self.write_elsewhere: Callable[[Done], object] | None = None
+        """Writes the log starts of partitions whose truth is not on this disk; set where there are some."""
 
     @property
     def is_idle(self) -> bool:
@@ -79,6 +81,15 @@ class CheckpointWriter:
 
     def write_start_offsets(self, on_done: Done) -> None:
         """Write the log start offsets as they are now; `on_done(error)` when the disk holds them."""
+        if self.write_elsewhere is not None:
+            self.write_elsewhere(partial(self._write_start_offsets, on_done))
+        else:
+            self._write_start_offsets(on_done, None)
+
+    def _write_start_offsets(self, on_done: Done, error: BaseException | None) -> None:
+        if error is not None:
+            on_done(error)
+            return
         self._waiting.append(on_done)
         self._start()
 

@@ -30,6 +30,7 @@ from strandline.partition.delayed_operations import CommitCallback
 from strandline.partition.following import (
     append_fetched,
     learn_high_watermark,
+    must_restart,
     position_of,
     restart_at,
     truncate_to,
@@ -295,11 +296,8 @@ class LeaderFetcher:
             return
         if fetched.diverging is not None:
             offset, start_offset = where_to_cut(partition, *fetched.diverging), fetched.log_start_offset
-            if partition.log_start_offset < start_offset >= offset:
-                # Below its start the leader has forgotten which epoch wrote what: nothing there can be compared.
-                self._begin_cut(key, partition, start_offset, begins_anew=True)
-            else:
-                self._begin_cut(key, partition, offset)
+            restarts = must_restart(partition, offset, start_offset)
+            self._begin_cut(key, partition, start_offset if restarts else offset, begins_anew=restarts)
             return
         if fetched.tombstone_horizon > partition.log.tombstone_horizon:
             # It is written down before records are appended from among which tombstones were removed.

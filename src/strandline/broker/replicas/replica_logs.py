@@ -10,6 +10,7 @@ from strandline.broker.environment import Environment
 from strandline.broker.kraft import metadata_quorum
 from strandline.broker.maintenance.removals import Removals, SegmentRemovals
 from strandline.broker.replicas.checkpoint_writer import CheckpointWriter
+from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFull, StrandlineError
 from strandline.ids import TopicPartition
 from strandline.log.flusher import Flusher
@@ -20,6 +21,7 @@ from strandline.partition.partition import Partition
 from strandline.partition.producers import ProducerLimit, Producers
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.controller.topic_tiering import STORAGE
 from strandline.quorum.image.cluster_image import PartitionImage, Topic
 from strandline.quorum.raft.state_files import uuid_text
 
@@ -29,6 +31,14 @@ log = logging.getLogger("strandline.node")
 def offline_reason(number: int | None, reason: str) -> StrandlineError:
     """Return why a log could not be opened: DiskFull if only room was wanting, and nothing speaks against the log."""
     return (DiskFull if number in (errno.ENOSPC, errno.EDQUOT) else StrandlineError)(reason)
+
+
+def _class_of(config: TopicConfig) -> type[Partition]:
+    if not config.commits_in_store:
+        return Partition
+    from strandline.partition.object_partition import ObjectPartition
+
+    return ObjectPartition
 
 
 class ReplicaLogs:
@@ -77,6 +87,13 @@ class ReplicaLogs:
             elif environment.node_id not in known.replicas:
                 log.info("%s has its replicas elsewhere", name)
                 self.delete(name, None)
+            elif self._commits_in_store(topic):
+                # Its records are in the object store; what is here may hold some that never counted.
+                self.delete(name, None)
+
+    def _commits_in_store(self, topic: Topic) -> bool:
+        overrides = topic.config_overrides
+        return STORAGE in overrides and self._environment.config().topic_config_in_force(overrides).commits_in_store
 
     def open(self, topic: Topic, index: int) -> Partition | StrandlineError:
         """The log of a partition, opened or made; or why it cannot be: one bad log is one offline partition. Its data
@@ -115,7 +132,7 @@ class ReplicaLogs:
             raise
         opened.on_trimmed = self._leaving.take
         opened.remove_files = partial(self._removals.remove_files_of, opened)
-        return Partition(
+        return _class_of(config)(
             topic.name,
             index,
             topic.id,

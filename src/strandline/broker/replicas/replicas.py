@@ -80,8 +80,7 @@ class Replicas:
         self._metadata = metadata
         self._dynamic_config = dynamic_config
         self.topics: dict[str | bytes, list[Partition | None]] = {}
-        """By topic name and by topic id: the hot paths look up whichever the client sent. None where this node has no
-        replica, or one that is offline."""
+        """By name and by id of the topic, whichever a client sent. None where no replica is here, or it is offline."""
         self.offline: dict[TopicPartition, StrandlineError] = {}
         self.departed = Departed()
         self.on_led: Callable[[Partition], object] = _ignore
@@ -98,14 +97,15 @@ class Replicas:
         """Called with each partition whose settings changed."""
         self.on_damaged: Callable[[Partition, DamagedRecords], None] = _ignore
         """Called with a partition in which a reader found batches that are not what was written."""
+        self.take_object_role: Callable[[Partition, PartitionImage], object] = _ignore
+        """Has a partition be led or followed whose records are in the object store."""
         self.on_many_opened: Callable[[], object] = _ignore
         """Called when many partitions were opened since the last call: Python's collector need not walk them."""
         self._opened = 0
         self._names: dict[bytes, str] = {}
         self.timed_flushes = TimedFlushes(environment.runtime, flusher)
-        self.work_s_max = WORK_S_MAX
+        self.work_s_max, self._is_working = WORK_S_MAX, False
         self._work: deque[Callable[[], object]] = deque()
-        self._is_working = False
         self.checkpoints = CheckpointWriter(environment, directory, metadata, self)
         self._logs = ReplicaLogs(environment, directory, flusher, reencoder, metadata, self.checkpoints)
         self.recovery = LogRecovery(environment, directory, workers)
@@ -145,8 +145,8 @@ class Replicas:
 
     def _connect(self, host: str, port: int) -> Channel:
         environment = self._environment
-        runtime, network, client_id = environment.runtime, environment.network, f"replica-{environment.node_id}"
-        return Channel(runtime, network, host, port, client_id=client_id, login=environment.broker_login)
+        runtime, client_id = environment.runtime, f"replica-{environment.node_id}"
+        return Channel(runtime, environment.network, host, port, client_id=client_id, login=environment.broker_login)
 
     def partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition that has a replica on this broker, and whose log is open."""
@@ -154,8 +154,7 @@ class Replicas:
         return partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
 
     def offline_dirs(self) -> tuple[uuid.UUID, ...]:
-        """What a heartbeat says of directories that take no appends; nothing, if no other broker has a replica of
-        anything here: then there is no leadership to move, and what is here can be read."""
+        """Return the directories that take no appends; none if no other broker has a replica of anything here."""
         if self.health.is_offline and any(
             len(partition.replicas) > 1 and self._environment.node_id in partition.replicas
             for topic in self._environment.image().topics.values()
@@ -185,8 +184,8 @@ class Replicas:
     def open_all(self, then: Callable[[], object], *, at_once: bool) -> None:
         """After a start, when the image is up to date: open what it says is here, then call `then`.
 
-        Logs that no clean stop left are read again, which may take minutes. `at_once` is for a quorum of one: it serves
-        each partition as soon as that is open, for no other broker could. One of several stays fenced until all are.
+        Recovery may take minutes. `at_once`, of a quorum of one: serve each partition as soon as it is open, for no
+        other broker could. One of several stays fenced until all are.
         """
         self._logs.sort_out()
         for topic in sorted(self._environment.image().topics.values(), key=lambda topic: not is_internal(topic.name)):
@@ -248,8 +247,7 @@ class Replicas:
                 yield from ((topic.id, index) for index in range(len(topic.partitions)))
 
     def _names_of(self, topic_ids: Iterable[uuid.UUID]) -> tuple[str, ...]:
-        """Of topics that are there, and of topics that are about to go."""
-        names = []
+        names = []  # Also of topics that are about to go.
         for topic_id in topic_ids:
             topic = self._environment.image().topic_by_id(topic_id)
             name = self._names.get(topic_id.bytes) if topic is None else topic.name
@@ -362,7 +360,7 @@ class Replicas:
         return opened
 
     def _on_not_opened(self, name: TopicPartition, failure: StrandlineError) -> None:
-        # As the last one: when logs are opened again, one for which the room is too small must not hold up the others.
+        # As the last one: when logs are opened again, one that finds no room must not hold up the others.
         self.offline.pop(name, None)
         self.offline[name] = failure
         if isinstance(failure, DiskFull):
@@ -394,6 +392,9 @@ class Replicas:
 
     def _take_role(self, partition: Partition, image: PartitionImage) -> None:
         environment = self._environment
+        if partition.config.commits_in_store:
+            self.take_object_role(partition, image)
+            return
         was_led = partition.is_leader and partition.leader_id == environment.node_id
         if image.leader == environment.node_id:
             begins = make_leader(
@@ -429,17 +430,16 @@ class Replicas:
             self._delete_unopened(where)
 
     def _delete_topic(self, topic_id: bytes) -> None:
-        """The topic is out of sight at once; its partitions end one by one, before any work that was ordered later."""
+        """Take a topic out of sight; its partitions end one by one, before any work that was ordered later."""
         name = self._names.pop(topic_id, None)
         if name is None:
             return
         partitions = self.topics.pop(topic_id)
         if self.topics.get(name) is partitions:
             del self.topics[name]
-        for partition in partitions:
-            # In the turn in which it goes out of sight, so that no total is ever seen to go down.
-            if partition is not None:
-                self.departed.add(partition)
+        # In the turn in which they go out of sight, so that no total is ever seen to go down.
+        for partition in filter(None, partitions):
+            self.departed.add(partition)
         endings: list[Callable[[], object]] = [
             partial(self._delete_partition, TopicPartition(name, index), partition)
             for index, partition in enumerate(partitions)

@@ -17,10 +17,11 @@ from strandline.codec.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from strandline.errors import DiskFailed, NotLeader
+from strandline.log.leader_epochs import LeaderEpochs
 from strandline.partition.partition import Partition
 from strandline.partition.tier import OnBeginning, TierBeginning
 from strandline.runtime.runtime import Runtime
-from strandline.tiers.objects import ObjectPart, segment_key
+from strandline.tiers.objects import ObjectPart, key_of
 from strandline.tiers.records import RemoteSegment, TieredPartition
 from strandline.tiers.remote_segments import RemoteSegments, ranges_of
 from strandline.tiers.store.waiting import start
@@ -53,11 +54,11 @@ class FollowerBeginnings:
         if segments is None:
             raise DiskFailed(f"the metadata of {place} names no segment in the object store")
         segment = await self._segment_before(partition, segments, local_start)
-        key = segment_key(self._cluster_id, place, segment.start_offset, segment.id)
+        key = key_of(self._cluster_id, place, segment)
         parts = (await self._cache.indexes(key, segment)).parts
         return TierBeginning(
             segment.end_offset + 1,
-            parts[ObjectPart.LEADER_EPOCHS],
+            LeaderEpochs.parse(parts[ObjectPart.LEADER_EPOCHS].decode()),
             parts.get(ObjectPart.PRODUCER_SNAPSHOT),
             log_start,
         )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from strandline.broker.tiering.remote_reading import RemoteLog, find_time, read_records, too_late
+from strandline.broker.tiering.remote_reading import RemoteLog, UnmergedRanges, find_time, read_records, too_late
 from strandline.errors import NotLeader, StrandlineError
 from strandline.log.maintenance.retention import LocalPolicy
 from strandline.log.segment.time_lookup import FoundTime
@@ -50,13 +50,15 @@ class PartitionTier:
         self._storage = storage
         self.partition = partition
         self.place = TieredPartition(partition.topic_id, partition.index, partition.topic)
+        self.ranges: UnmergedRanges | None = None
+        """What the store has behind the segments, if it is a partition of an object topic."""
         self.caught_up_epoch = -1
         """The leader epoch in which all metadata was read that was there when the epoch began."""
         self.is_working = self.is_catching_up = False
         self.failures = 0
         self.retry_at = 0.0
         self.first_seen: dict[UUID, float] = {}
-        """When copies of others that are under way were seen first."""
+        """When copies of others that are under way, and segments that were replaced, were seen first."""
 
     @property
     def segments(self) -> RemoteSegments:
@@ -73,7 +75,7 @@ class PartitionTier:
             raise NotLeader(f"{self.place}: the object store is being opened")
         if not self.is_caught_up:
             raise NotLeader(f"{self.place}: the metadata of its segments in the object store is not read yet")
-        return RemoteLog(self.place, self.partition, self.segments, self._storage.cluster_id)
+        return RemoteLog(self.place, self.partition, self.segments, self._storage.cluster_id, self.ranges)
 
     def copied_up_to(self) -> int:
         """Return the first offset that the store lacks, as far as is known here."""

@@ -7,9 +7,8 @@ when its reader has left, because the next reader will want the same.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Final
-from uuid import UUID
 
 from crc32c import crc32c
 
@@ -19,11 +18,13 @@ from strandline.log.segment.transaction_index import TransactionIndex
 from strandline.runtime.runtime import Runtime
 from strandline.tiers.objects import BLOCK_BYTES, ObjectPart, checksums_of, unpack_parts
 from strandline.tiers.records import RemoteSegment
-from strandline.tiers.store.object_store import ObjectDamaged, ObjectStore, StoreUnavailable
+from strandline.tiers.store.byte_rate import ByteRate
+from strandline.tiers.store.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreUnavailable
 from strandline.tiers.store.waiting import Signal, start
 
 READ_S_MAX: Final = 30.0
 """Seconds for one read of the store, with its retries."""
+DAMAGES_MAX: Final = 10
 
 
 class SegmentIndexes:
@@ -45,18 +46,21 @@ class SegmentIndexes:
 
 
 Content = bytes | SegmentIndexes
-Place = tuple[UUID, int]
-"""Segment and number of the block; `INDEXES` for the indexes."""
+Place = tuple[Hashable, int]
+"""Segment, or object of several partitions, and number of the block; `INDEXES` for the indexes."""
 INDEXES: Final = -1
 
 
 class RemoteCache:
     """What was read of the store lately, and what is being read."""
 
-    def __init__(self, runtime: Runtime, *, size_bytes_max: int, reads_max: Callable[[], int]) -> None:
+    def __init__(
+        self, runtime: Runtime, *, size_bytes_max: int, reads_max: Callable[[], int], rate: ByteRate | None = None
+    ) -> None:
         self._runtime = runtime
-        self._size_bytes_max = size_bytes_max
+        self.size_bytes_max = size_bytes_max
         self._reads_max = reads_max
+        self._rate = rate
         self._kept: OrderedDict[Place, Content] = OrderedDict()
         self._coming: dict[Place, Signal[Content]] = {}
         self._turns: deque[Signal[None]] = deque()
@@ -64,6 +68,8 @@ class RemoteCache:
         self.store: ObjectStore | None = None
         self.size_bytes = self.hits = self.misses = self.failures = 0
         self.read_bytes = 0
+        self.damages: dict[Place, str] = {}
+        """What could not be read of objects that should be there, in sentences; the last ones."""
 
     async def block(self, key: str, segment: RemoteSegment, number: int, indexes: SegmentIndexes) -> bytes:
         """Return a block. Raises StoreFailed."""
@@ -71,6 +77,16 @@ class RemoteCache:
         found = self._kept.get(place)
         if found is None:
             found = await self._come(place, lambda: self._read_block(key, segment, number, indexes))
+        else:
+            self._hit(place)
+        assert isinstance(found, bytes)
+        return found
+
+    async def piece(self, place: Place, key: str, start: int, length: int) -> bytes:
+        """Return bytes of an object, which the caller checks. Raises StoreFailed."""
+        found = self._kept.get(place)
+        if found is None:
+            found = await self._come(place, lambda: self._read_piece(key, start, length))
         else:
             self._hit(place)
         assert isinstance(found, bytes)
@@ -115,13 +131,20 @@ class RemoteCache:
             await turn
         self._reading += 1
         try:
+            if self._rate is not None:
+                await self._rate.wait()
             content = await read()
         except Exception as error:
             self.failures += 1
             self._coming.pop(place, None)
+            if isinstance(error, (ObjectDamaged, ObjectMissing)):
+                self.damages[place] = str(error)
+                if len(self.damages) > DAMAGES_MAX:
+                    del self.damages[next(iter(self.damages))]
             signal.fail(error)
         else:
             self._coming.pop(place, None)
+            self.damages.pop(place, None)
             self._keep(place, content)
             signal.set(content)
         finally:
@@ -133,7 +156,7 @@ class RemoteCache:
         size = len(content) if isinstance(content, bytes) else content.size_bytes
         self._kept[place] = content
         self.size_bytes += size
-        while self.size_bytes > self._size_bytes_max and len(self._kept) > 1:
+        while self.size_bytes > self.size_bytes_max and len(self._kept) > 1:
             _, gone = self._kept.popitem(last=False)
             self.size_bytes -= len(gone) if isinstance(gone, bytes) else gone.size_bytes
 
@@ -142,7 +165,7 @@ class RemoteCache:
         length = min(BLOCK_BYTES, segment.size_bytes - begin)
         store = self._opened()
         data = await store.read(f"{key}.log", begin, length, deadline_s=READ_S_MAX)
-        self.read_bytes += len(data)
+        self._count(len(data))
         if len(data) != length or crc32c(data) != indexes.checksums[number]:
             raise ObjectDamaged(
                 f"{store.name}: {key}.log is not what was written, in the {length} bytes from {begin} on; restore the "
@@ -150,22 +173,33 @@ class RemoteCache:
             )
         return data
 
+    async def _read_piece(self, key: str, start: int, length: int) -> bytes:
+        data = await self._opened().read(key, start, length, deadline_s=READ_S_MAX)
+        self.read_bytes += len(data)
+        return data
+
     async def _read_indexes(self, key: str, segment: RemoteSegment) -> SegmentIndexes:
         store = self._opened()
         data = await store.read_whole(f"{key}.idx", deadline_s=READ_S_MAX)
-        self.read_bytes += len(data)
+        self._count(len(data))
         try:
             return SegmentIndexes(data, segment)
         except CorruptLog as error:
             raise ObjectDamaged(f"{store.name}: {key}.idx is not what was written: {error}") from error
+
+    def _count(self, size_bytes: int) -> None:
+        self.read_bytes += size_bytes
+        if self._rate is not None:
+            self._rate.count(size_bytes)
 
     def _opened(self) -> ObjectStore:
         if self.store is None:
             raise StoreUnavailable("the object store is not open yet; the log of the node says why")
         return self.store
 
-    def forget(self, segment_id: UUID) -> None:
-        """Drop what is kept of a segment that was deleted."""
-        for place in [each for each in self._kept if each[0] == segment_id]:
+    def forget(self, owner: Hashable) -> None:
+        """Drop what is kept of a segment that was deleted, or of an object."""
+        self.damages = {place: text for place, text in self.damages.items() if place[0] != owner}
+        for place in [each for each in self._kept if each[0] == owner]:
             gone = self._kept.pop(place)
             self.size_bytes -= len(gone) if isinstance(gone, bytes) else gone.size_bytes

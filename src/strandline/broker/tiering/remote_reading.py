@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from strandline.broker.tiering.remote_cache import RemoteCache, SegmentIndexes
 from strandline.codec.columns import records_of
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
 from strandline.errors import CorruptBatch, DiskFailed, ErrorCode, RequestError
-from strandline.log.segment.aborted_transactions import aborted_transactions
+from strandline.log.segment.aborted_transactions import aborted_in, aborted_transactions
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.tier import RemoteRecords
-from strandline.tiers.objects import BLOCK_BYTES, segment_key
+from strandline.tiers.compaction import common_end
+from strandline.tiers.objects import BLOCK_BYTES, key_of
 from strandline.tiers.records import RemoteSegment, TieredPartition
 from strandline.tiers.remote_segments import RemoteSegments
+from strandline.tiers.store.failures import StoreFailed
 from strandline.tiers.store.waiting import in_thread, pause
 
 AHEAD_SHARE: Final = BLOCK_BYTES // 2
@@ -29,6 +31,21 @@ BATCHES_PER_TURN: Final = 1000
 """Batches that a look-up by time passes in one turn of the loop."""
 
 
+class UnmergedRanges(Protocol):
+    """What the store has of a partition of an object topic behind its segments."""
+
+    def has(self, offset: int) -> bool: ...
+
+    async def read(self, offset: int, *, size_bytes_max: int, limit_offset: int) -> tuple[bytes, int]:
+        """Return whole batches from the one with `offset` on, at least one, and the offset behind them."""
+
+    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
+        """Add transactions that were aborted and overlap a range; return whether no later one can."""
+
+    async def find_time(self, timestamp_ms: int, start_offset: int, end_offset: int) -> FoundTime | None:
+        """Return the first record between two offsets that is not older than a time."""
+
+
 class RemoteLog(NamedTuple):
     """One partition and what the store has of it."""
 
@@ -36,9 +53,13 @@ class RemoteLog(NamedTuple):
     partition: Partition
     segments: RemoteSegments
     cluster_id: str
+    ranges: UnmergedRanges | None = None
 
     def key_of(self, segment: RemoteSegment) -> str:
-        return segment_key(self.cluster_id, self.place, segment.start_offset, segment.id)
+        return key_of(self.cluster_id, self.place, segment)
+
+    def has(self, header: BatchHeader) -> bool:
+        return has_batch(self.partition, header)
 
     def find(self, offset: int) -> RemoteSegment | None:
         """Return the segment that holds an offset of the leader's log."""
@@ -53,6 +74,13 @@ class RemoteLog(NamedTuple):
                 f"{self.place}: no segment in the object store has offset {offset}; was its metadata lost?"
             )
         return segment
+
+
+def has_batch(partition: Partition, header: BatchHeader) -> bool:
+    """Return whether a batch is one of the leader's log, by the epoch at its offset."""
+    # The log may start inside it, and knows no epochs before that.
+    offset = max(header.base_offset, partition.log_start_offset)
+    return partition.log.leader_epochs.epoch_of(offset) == header.leader_epoch
 
 
 class RemoteBatch(NamedTuple):
@@ -106,34 +134,126 @@ class RemoteSegmentReader:
 async def read_records(
     remote: RemoteLog, cache: RemoteCache, offset: int, *, size_bytes_max: int, committed_only: bool
 ) -> RemoteRecords:
-    """Return whole batches from the one with `offset` on, at least one, and the aborted transactions among them."""
+    """Return whole batches from the first with records from `offset` on, and the aborted transactions among them."""
+    segments = remote.segments
+    while True:
+        if remote.ranges is not None and remote.find(offset) is None and remote.ranges.has(offset):
+            return await _read_ranges(remote, remote.ranges, offset, size_bytes_max, committed_only=committed_only)
+        segment, replacements = remote.expect(offset), segments.replacements
+        try:
+            found = await _read_from(remote, cache, segment, offset, size_bytes_max, committed_only=committed_only)
+        except StoreFailed:
+            if segments.replacements == replacements:
+                raise
+        else:
+            # The transactions are those of the records only if the segment was not replaced in between.
+            if segments.replacements == replacements or segments.is_readable(segment.id):
+                return found
+
+
+async def _read_from(
+    remote: RemoteLog,
+    cache: RemoteCache,
+    segment: RemoteSegment,
+    offset: int,
+    size_bytes_max: int,
+    *,
+    committed_only: bool,
+) -> RemoteRecords:
+    """Read a segment, and the next ones if compaction left nothing of it from `offset` on."""
     partition = remote.partition
-    segment = remote.expect(offset)
-    key = remote.key_of(segment)
-    indexes = await cache.indexes(key, segment)
-    reader = RemoteSegmentReader(cache, key, segment, indexes)
+    at = offset
+    while True:
+        key = remote.key_of(segment)
+        indexes = await cache.indexes(key, segment)
+        reader = RemoteSegmentReader(cache, key, segment, indexes)
+        span = await _find_batches(partition, reader, segment, indexes, at, size_bytes_max, committed_only)
+        if span.size_bytes or span.next_offset <= at:
+            break
+        at = span.next_offset
+        if at >= partition.log.log_start_offset:
+            return _read_local(partition, offset, at, size_bytes_max, committed_only=committed_only)
+        if remote.ranges is not None and remote.find(at) is None and remote.ranges.has(at):
+            return await _read_ranges(remote, remote.ranges, at, size_bytes_max, committed_only=committed_only)
+        segment = remote.expect(at)
+    data = await reader.span(span.position, span.size_bytes) if span.size_bytes else b""
+    reader.read_ahead(span.position + span.size_bytes)
+    if not committed_only or not data:
+        return RemoteRecords(data, ())
+    return RemoteRecords(data, await aborted_among(remote, cache, segment, offset, span.next_offset))
+
+
+class _Span(NamedTuple):
+    position: int
+    size_bytes: int
+    next_offset: int
+    """The first offset behind the batches. Without batches, where to go on; where the search began, if it is over."""
+
+
+async def _find_batches(
+    partition: Partition,
+    reader: RemoteSegmentReader,
+    segment: RemoteSegment,
+    indexes: SegmentIndexes,
+    offset: int,
+    size_bytes_max: int,
+    committed_only: bool,
+) -> _Span:
+    """Find whole batches of one segment, at least one if there is any from `offset` on."""
     epochs = partition.log.leader_epochs
     limit_offset = partition.last_stable_offset if committed_only else partition.high_watermark
-    first = end = indexes.offsets.position_before(offset - segment.start_offset)
+    first = end = indexes.offsets.position_before(max(0, offset - segment.start_offset))
     size_bytes_max = min(size_bytes_max, READ_BYTES_MAX)
-    next_offset, count = offset, 0
+    next_offset, count = common_end(segment, offset, epochs), 0
     async for header, position in reader.batches(first):
         if header.last_offset < offset:
             first = end = position + header.size_bytes
             continue
-        if header.base_offset >= limit_offset or epochs.epoch_of(header.base_offset) != header.leader_epoch:
-            # Committed records of this leader's log only: a segment may go on with what an election took back.
+        if header.base_offset >= limit_offset:
+            next_offset = next_offset if count else offset
+            break
+        if not has_batch(partition, header):
+            # Records of this leader's log only: a segment may go on with what an election took back.
+            next_offset = next_offset if count else header.base_offset
             break
         count += 1
         if end > first and (position + header.size_bytes - first > size_bytes_max or count > BATCHES_MAX):
             break
         end = position + header.size_bytes
         next_offset = header.last_offset + 1
-    data = await reader.span(first, end - first) if end > first else b""
-    reader.read_ahead(end)
+    return _Span(first, end - first, next_offset)
+
+
+def _read_local(
+    partition: Partition, offset: int, local_offset: int, size_bytes_max: int, *, committed_only: bool
+) -> RemoteRecords:
+    """Read the local log for a reader from `offset` on, because compaction left nothing in the store behind it."""
+    records = partition.read(
+        local_offset,
+        size_bytes_max=min(size_bytes_max, READ_BYTES_MAX),
+        committed_only=committed_only,
+        at_least_one=True,
+        may_block=True,
+    )
+    if records is None:
+        return RemoteRecords(b"", ())
+    try:
+        aborted = aborted_in(partition.log, records, offset, may_block=True) if committed_only else []
+        return RemoteRecords(records.read(), aborted)
+    finally:
+        records.release()
+
+
+async def _read_ranges(
+    remote: RemoteLog, ranges: UnmergedRanges, offset: int, size_bytes_max: int, *, committed_only: bool
+) -> RemoteRecords:
+    partition = remote.partition
+    limit_offset = partition.last_stable_offset if committed_only else partition.high_watermark
+    size_bytes_max = min(size_bytes_max, READ_BYTES_MAX)
+    data, end_offset = await ranges.read(offset, size_bytes_max=size_bytes_max, limit_offset=limit_offset)
     if not committed_only or not data:
         return RemoteRecords(data, ())
-    return RemoteRecords(data, await aborted_among(remote, cache, segment, offset, next_offset))
+    return RemoteRecords(data, await _aborted_behind(remote, offset, end_offset, []))
 
 
 async def aborted_among(
@@ -150,10 +270,23 @@ async def aborted_among(
             indexes = await cache.indexes(remote.key_of(segment), segment)
             if indexes.transactions.collect(start_offset, end_offset, found):
                 return sorted(set(found), key=lambda each: each[1])
-        if segment.end_offset + 1 >= log.log_start_offset:
+        next_offset = segment.end_offset + 1
+        if next_offset >= log.log_start_offset:
             break
-        segment = remote.expect(segment.end_offset + 1)
-    if log.has_aborted:
+        following = remote.find(next_offset)
+        if following is None and remote.ranges is not None and remote.ranges.has(next_offset):
+            break
+        segment = following or remote.expect(next_offset)
+    return await _aborted_behind(remote, start_offset, end_offset, found)
+
+
+async def _aborted_behind(
+    remote: RemoteLog, start_offset: int, end_offset: int, found: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Add what is behind the segments in the store: in ranges that are not merged, and then in the local log."""
+    log = remote.partition.log
+    is_all = remote.ranges is not None and remote.ranges.collect_aborted(start_offset, end_offset, found)
+    if log.has_aborted and not is_all:
         search = partial(aborted_transactions, log, start_offset, end_offset, may_block=True)
         found += await in_thread(remote.partition.runtime, search)
     return sorted(set(found), key=lambda each: each[1])
@@ -165,9 +298,16 @@ async def find_time(remote: RemoteLog, cache: RemoteCache, timestamp_ms: int) ->
     start_offset, local_offset = partition.log_start_offset, partition.log.log_start_offset
     offset = start_offset
     while offset < local_offset:
-        segment = remote.expect(offset)
+        if remote.ranges is not None and remote.find(offset) is None and remote.ranges.has(offset):
+            return await remote.ranges.find_time(timestamp_ms, offset, local_offset)
+        segment, replacements = remote.expect(offset), remote.segments.replacements
         if segment.max_timestamp_ms >= timestamp_ms:
-            found = await _find_in(remote, cache, segment, timestamp_ms, start_offset)
+            try:
+                found = await _find_in(remote, cache, segment, timestamp_ms, start_offset)
+            except StoreFailed:
+                if remote.segments.replacements == replacements:
+                    raise
+                continue
             if found is not None and found.offset < local_offset:
                 return found
         offset = segment.end_offset + 1
@@ -177,7 +317,7 @@ async def find_time(remote: RemoteLog, cache: RemoteCache, timestamp_ms: int) ->
 async def _find_in(
     remote: RemoteLog, cache: RemoteCache, segment: RemoteSegment, timestamp_ms: int, start_offset: int
 ) -> FoundTime | None:
-    key, epochs = remote.key_of(segment), remote.partition.log.leader_epochs
+    key = remote.key_of(segment)
     indexes = await cache.indexes(key, segment)
     reader = RemoteSegmentReader(cache, key, segment, indexes)
     position = indexes.offsets.position_before(indexes.times.relative_offset_before(timestamp_ms))
@@ -186,9 +326,11 @@ async def _find_in(
         count += 1
         if count % BATCHES_PER_TURN == 0:
             await pause(remote.partition.runtime, 0.0)
-        if epochs.epoch_of(header.base_offset) != header.leader_epoch:
+        if header.last_offset < start_offset:
+            continue
+        if not remote.has(header):
             return None
-        if header.max_timestamp < timestamp_ms or header.last_offset < start_offset:
+        if header.max_timestamp < timestamp_ms:
             continue
         for record in records_of(await reader.span(at, header.size_bytes)):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:

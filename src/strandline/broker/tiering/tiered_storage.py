@@ -1,8 +1,8 @@
 """The tiered topics of this node: which partitions have a tier, and what is done for those that are led here.
 
-Each `remote.log.manager.task.interval.ms` a leader copies sealed segments, deletes those that are past retention, and
-cleans up after attempts that failed. The leader of a partition of `__remote_log_metadata` deletes the segments of
-topics that are gone, so that a deletion goes on whichever node stops.
+Each `remote.log.manager.task.interval.ms` a leader copies sealed segments, deletes those that are past retention,
+compacts those of compacted topics, and cleans up after attempts that failed. The leader of a partition of
+`__remote_log_metadata` deletes the segments of topics that are gone, so that a deletion goes on whichever node stops.
 """
 
 from __future__ import annotations
@@ -11,29 +11,39 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from strandline.broker.tiering.checkpoint_task import CheckpointTask
 from strandline.broker.tiering.follower_beginnings import FollowerBeginnings
-from strandline.broker.tiering.metadata_topic import Key, MetadataTopic
+from strandline.broker.tiering.metadata_topic import MetadataTopic
 from strandline.broker.tiering.partition_tier import PartitionTier
 from strandline.broker.tiering.remote_cache import RemoteCache
 from strandline.broker.tiering.segment_copy import UPLOAD_S_MAX, SegmentCopier
-from strandline.errors import InvalidConfig, StrandlineError
+from strandline.broker.tiering.segment_recall import SegmentRecall
+from strandline.broker.tiering.shared_transactions import end_shared_transactions
+from strandline.broker.tiering.store_access import StoreAccess
+from strandline.broker.tiering.store_compaction import CompactionTools
+from strandline.broker.tiering.tier_compaction import TierCompactor
+from strandline.errors import StrandlineError
 from strandline.handlers.support.context import BrokerServices
+from strandline.handlers.support.services import TierReport
+from strandline.ids import TopicPartition
 from strandline.partition.partition import Partition
 from strandline.partition.trimming import trim
 from strandline.quorum.image.cluster_image import RESOURCE_TOPIC
 from strandline.tiers.copying import candidates
 from strandline.tiers.expiry import expired
+from strandline.tiers.metadata_fold import Key
 from strandline.tiers.objects import partition_prefix
 from strandline.tiers.records import PartitionDeleted, RemoteSegment, TieredPartition, total_bytes
 from strandline.tiers.segment_states import PartitionDeleteState, SegmentState
-from strandline.tiers.store.object_store import GuardedStore, ObjectStore, StoreFailed, claim, open_store, probe
+from strandline.tiers.store.byte_rate import ByteLimit, ByteRate
+from strandline.tiers.store.object_store import ObjectStore
 from strandline.tiers.store.waiting import Signal, pause, start
 
 if TYPE_CHECKING:
     from strandline.broker.maintenance.storage import LogStorage
-    from strandline.config.node_config import BrokerConfig
+    from strandline.log.segment.segment import Segment
     from strandline.runtime.runtime import TimerHandle
 
 log = logging.getLogger("strandline.tiering")
@@ -47,8 +57,17 @@ STALE_COPY_S: Final = UPLOAD_S_MAX + 60.0
 """After this time a copy of another node, or of a former process, has ended one way or the other."""
 GONE_S: Final = 10.0
 """How long a topic must be missing here before its segments are deleted, if no record said that it was removed."""
+CLONE_S: Final = 600.0
+"""The same for segments of which a clone has no objects of its own: they are recorded before their topic is created."""
 DELETES_PER_STEP: Final = 50
 DELETE_S_MAX: Final = 60.0
+
+
+class ObjectMerges(Protocol):
+    """What is done for object topics beside the copies of their segments."""
+
+    async def before_copy(self, tier: PartitionTier, store: ObjectStore) -> None: ...
+    async def after_copy(self, tier: PartitionTier) -> None: ...
 
 
 class TieredStorage:
@@ -60,26 +79,34 @@ class TieredStorage:
         self.runtime = environment.runtime
         self.cluster_id = environment.cluster_id
         config = environment.config()
-        self._opened: ObjectStore = GuardedStore(_open(config, environment.runtime), environment.runtime)
+        self.access = StoreAccess(environment)
+        self.checkpoints = CheckpointTask(environment, services.directory_id, lambda: self.tiers.values())
         self.metadata = MetadataTopic(environment, services)
         self.cache = RemoteCache(
             self.runtime,
             size_bytes_max=config.strandline_remote_cache_bytes,
             reads_max=lambda: environment.config().remote_log_reader_threads,
+            rate=ByteRate(self.runtime, self._fetch_limit),
         )
+        self._copy_rate = ByteRate(self.runtime, self._copy_limit)
         self.copier = SegmentCopier(
             self.runtime,
             self.metadata,
             node_id=environment.node_id,
             cluster_id=self.cluster_id,
-            new_id=lambda: uuid.UUID(int=self.runtime.random.getrandbits(128), version=4),
+            new_id=self._new_id,
+        )
+        self.compactor = TierCompactor(
+            CompactionTools(storage, self.metadata, self.copier, self.cluster_id, self._new_id)
         )
         self.beginnings = FollowerBeginnings(self.runtime, self.metadata, self.cache, self.cluster_id)
+        self.recall = SegmentRecall(self.runtime, self.metadata, self.cluster_id, self.access.complain)
         self.tiers: dict[Partition, PartitionTier] = {}
         self.is_opening = True
         """Whether the store was not tried yet: clients come again in a moment. Later, its failures are theirs."""
         self.pending = 0
         """Reads of partitions that are under way."""
+        self.stale_copy_s = STALE_COPY_S
         self.deleted_segments = 0
         self._due: deque[PartitionTier] = deque()
         self._working = 0
@@ -87,11 +114,15 @@ class TieredStorage:
         """Topics whose removal was seen."""
         self._missing_since: dict[Key, float] = {}
         self._deleting: set[Key] = set()
-        self._complaint = ""
         self._timer: TimerHandle | None = None
         self._is_closed = False
+        self.merges: ObjectMerges | None = None
+        """What makes segments of small objects; set where there are object topics."""
         self.on_copied: Callable[[Partition], object] = lambda _: None
         """Called with a partition of which local segments may go now."""
+
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(int=self.runtime.random.getrandbits(128), version=4)
 
     # Starting and stopping
 
@@ -100,61 +131,84 @@ class TieredStorage:
         if self._timer is None and not self._is_closed:
             self._timer = self.runtime.call_soon(self._tick)  # type: ignore[assignment]
             self._run(self._open_store())
+            self.compactor.start()
 
     def close(self) -> None:
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
         self.metadata.close()
-        close = getattr(self._opened, "close", None)
-        if close is not None:
-            close()
+        self.access.close()
 
     async def _open_store(self) -> None:
-        """Check what the store promises, and that it is this cluster's. Until then nothing is read or written there."""
-        while not self._is_closed:
-            try:
-                await probe(self._opened, runtime=self.runtime)
-                await claim(self._opened, self.cluster_id, runtime=self.runtime)
-            except StoreFailed as error:
-                self.is_opening = False
-                self._complain(error)
-                await pause(self.runtime, max(self._interval_s, 1.0))
-            else:
-                self._complaint = ""
-                self.cache.store, self.is_opening = self._opened, False
-                self._work_soon(self.tiers.values())
-                return
+        """Until the store is open nothing is read or written there."""
+        while not self._is_closed and self.cache.store is None:
+            self.cache.store = await self.access.try_open(self._interval_s)
+            self.is_opening = False
+        self._work_soon(self.tiers.values())
 
     def _run(self, coroutine: Coroutine[Any, Any, None]) -> None:
         start(self.runtime, coroutine, _on_ended)
 
-    def _complain(self, error: BaseException) -> None:
-        """Log a failure of the store once, and not with each attempt."""
-        if str(error) != self._complaint:
-            self._complaint = str(error)
-            log.error("tiered topics: %s", error)
-
     @property
     def _interval_s(self) -> float:
         return self.environment.config().remote_log_manager_task_interval_ms / 1000
+
+    def _copy_limit(self) -> ByteLimit:
+        config = self.environment.config()
+        return ByteLimit(
+            config.remote_log_manager_copy_max_bytes_per_second,
+            config.remote_log_manager_copy_quota_window_num * config.remote_log_manager_copy_quota_window_size_seconds,
+        )
+
+    def _fetch_limit(self) -> ByteLimit:
+        config = self.environment.config()
+        window_s = config.remote_log_manager_fetch_quota_window_size_seconds
+        return ByteLimit(
+            config.remote_log_manager_fetch_max_bytes_per_second,
+            config.remote_log_manager_fetch_quota_window_num * window_s,
+        )
 
     def may_read(self) -> bool:
         return self.pending < self.environment.config().remote_log_reader_max_pending_tasks
 
     # For metrics
 
-    def copy_lag(self) -> tuple[int, int]:
-        """Return how many sealed segments of led partitions the store lacks, and their bytes."""
-        lacking = [
-            segment.size_bytes
+    def _lacking(self) -> list[Segment]:
+        """Return the sealed segments of led partitions that the store lacks."""
+        return [
+            segment
             for tier in self.tiers.values()
             if tier.is_caught_up
             for copied_up_to in [tier.copied_up_to()]
             for segment in tier.partition.log.segments[:-1]
             if segment.base_offset >= copied_up_to
         ]
-        return len(lacking), sum(lacking)
+
+    def copy_lag(self) -> tuple[int, int]:
+        """Return how many sealed segments of led partitions the store lacks, and their bytes."""
+        sizes = [each.size_bytes for each in self._lacking()]
+        return len(sizes), sum(sizes)
+
+    def report(self) -> TierReport:
+        """Return what `doctor` tells of the store."""
+        config, now_ms, checkpoints = self.environment.config(), self.runtime.now_ms(), self.checkpoints
+        lacking = self._lacking()
+        oldest = min((each.max_timestamp_ms for each in lacking if each.max_timestamp_ms >= 0), default=now_ms)
+        return TierReport(
+            is_open=self.cache.store is not None,
+            is_read_only=self.access.is_read_only,
+            problem=self.access.problem,
+            message=self.access.message,
+            lag_segments=len(lacking),
+            lag_bytes=sum(each.size_bytes for each in lacking),
+            lag_ms=max(0, now_ms - oldest) if lacking else 0,
+            task_interval_ms=config.remote_log_manager_task_interval_ms,
+            checkpoint_age_ms=checkpoints.age_ms(),
+            checkpoint_interval_ms=config.strandline_remote_checkpoint_interval_ms,
+            checkpoint_message=checkpoints.message,
+            damages=list(self.cache.damages.values()),
+        )
 
     def size_bytes(self) -> int:
         return sum(total_bytes(tier.segments.readable()) for tier in self.tiers.values() if tier.is_caught_up)
@@ -171,7 +225,7 @@ class TieredStorage:
             if partition.is_leader:
                 self.begin_leading(partition)
         elif not is_tiered and partition.tier is not None:
-            del self.tiers[partition]
+            self.forget(partition)
             partition.tier = None
             # What is only in the store is deleted, as `remote.log.delete.on.disable` says.
             partition_log.tier_start_offset = -1
@@ -180,6 +234,8 @@ class TieredStorage:
 
     def begin_leading(self, partition: Partition) -> None:
         """Read the metadata up to what former leaders wrote, then work."""
+        # First, in the turn in which this node begins to lead, before any producer may go on in such a transaction.
+        end_shared_transactions(partition, self.environment.node_id)
         tier = self.tiers.get(partition)
         if tier is not None and not tier.is_caught_up and not tier.is_catching_up and not self._is_closed:
             tier.is_catching_up = True
@@ -203,13 +259,15 @@ class TieredStorage:
 
     def forget(self, partition: Partition) -> None:
         """Drop a partition that has no replica here any more."""
-        self.tiers.pop(partition, None)
+        tier = self.tiers.pop(partition, None)
+        if tier is not None:
+            self.compactor.forget(tier)
 
     def on_topic_deleted(self, topic_id: uuid.UUID) -> None:
         if any(key[0] == topic_id for key in self.metadata.names):
             self._removed.add(topic_id)
         for partition in [each for each in self.tiers if each.topic_id == topic_id]:
-            del self.tiers[partition]
+            self.forget(partition)
         self.runtime.call_soon(self._sweep)
 
     # Working
@@ -232,7 +290,18 @@ class TieredStorage:
                 self.metadata.read(place)
         self.metadata.keep_reading()
         self._work_soon(self.tiers.values())
+        self._compact_soon()
+        store = self.cache.store
+        self.recall.look(list(self.tiers.values()), store)
+        if store is not None and not self.access.is_read_only and self.checkpoints.is_due():
+            self._run(self.checkpoints.write(store))
         self._sweep()
+
+    def _compact_soon(self) -> None:
+        store = None if self.access.is_read_only else self.cache.store
+        found = None if store is None else self.compactor.find(self.tiers.values())
+        if store is not None and found is not None:
+            self._run(self.compactor.compact(*found, store))
 
     def _work_soon(self, tiers: Iterable[PartitionTier]) -> None:
         now = self.runtime.monotonic()
@@ -244,6 +313,11 @@ class TieredStorage:
 
     def _begin_work(self) -> None:
         limit = min(WORK_MAX, self.environment.config().remote_log_manager_copier_thread_pool_size)
+        if self.access.is_read_only:
+            # Nothing is copied, expires or is deleted there: it may be another cluster's.
+            for tier in self._due:
+                tier.is_working = False
+            self._due.clear()
         while self._due and self._working < limit and self.cache.store is not None and not self._is_closed:
             self._working += 1
             self._run(self._work(self._due.popleft(), self.cache.store))
@@ -252,6 +326,8 @@ class TieredStorage:
         try:
             if tier.is_caught_up:
                 await self._copy(tier, store)
+                if self.merges is not None:
+                    await self.merges.after_copy(tier)
                 await self._expire(tier, store)
                 await self._clean_up(tier, store)
                 tier.failures = 0
@@ -260,7 +336,7 @@ class TieredStorage:
             delay_s = min(RETRY_S * 2 ** min(tier.failures - 1, 10), RETRY_S_MAX)
             tier.retry_at = self.runtime.monotonic() + delay_s * (1 + JITTER * (self.runtime.random.random() * 2 - 1))
             if tier.partition.is_leader and not self._is_closed:
-                self._complain(error)
+                self.access.complain(error)
         finally:
             tier.is_working = False
             self._working -= 1
@@ -268,27 +344,32 @@ class TieredStorage:
 
     async def _copy(self, tier: PartitionTier, store: ObjectStore) -> None:
         partition = tier.partition
-        if partition.config.remote_log_copy_disable:
+        if partition.config.remote_log_copy_disable or tier.place.key in self.metadata.fold.deleting:
             return
+        if self.merges is not None and partition.config.storage == "object":
+            await self.merges.before_copy(tier, store)
         partition_log = partition.log
+        # What the disk may lose is not copied: the store would hold offsets that are given again.
+        limit_offset = min(partition.last_stable_offset, partition_log.flushed_offset)
+        if partition.config.compact:
+            # Nor what the cleaner has not been at: most of it would be replaced soon.
+            name = TopicPartition(partition.topic, partition.index)
+            limit_offset = min(limit_offset, self._storage.directory.cleaner_offsets.get(name, 0))
         found = candidates(
             partition_log.base_offsets,
-            # What the disk may lose is not copied: the store would hold offsets that are given again.
-            last_stable_offset=min(partition.last_stable_offset, partition_log.flushed_offset),
+            last_stable_offset=limit_offset,
             copied_up_to=tier.copied_up_to(),
             log_start_offset=partition.log_start_offset,
         )
         for candidate in found:
+            await self._copy_rate.wait()
             if not tier.is_caught_up or self._is_closed or partition_log.failure is not None:
                 return
-            if candidate.base_offset not in partition_log.base_offsets:
+            if partition_log.swap is not None or candidate.base_offset not in partition_log.base_offsets:
                 continue
-            size_bytes = await self.copier.copy(store, tier.place, partition, candidate)
-            self._complaint = ""
+            self._copy_rate.count(await self.copier.copy(store, tier.place, partition, candidate))
+            self.access.clear()
             self.on_copied(partition)
-            await pause(
-                self.runtime, size_bytes / self.environment.config().remote_log_manager_copy_max_bytes_per_second
-            )
 
     async def _expire(self, tier: PartitionTier, store: ObjectStore) -> None:
         partition, partition_log = tier.partition, tier.partition.log
@@ -336,15 +417,20 @@ class TieredStorage:
     async def _clean_up(self, tier: PartitionTier, store: ObjectStore) -> None:
         """Delete what failed attempts, and deletions that a stop interrupted, have left."""
         now, stale = self.runtime.monotonic(), tier.segments.in_state(SegmentState.DELETE_STARTED)
-        copies = tier.segments.in_state(SegmentState.COPY_STARTED)
+        copies = [each for each in tier.segments.in_state(SegmentState.COPY_STARTED) if not self.copier.is_own(each)]
         for segment in copies:
-            if segment.id in self.copier.under_way:
-                continue
             first_seen = tier.first_seen.setdefault(segment.id, now)
             # A copy of this node that it does not know was begun by its former process.
-            if segment.broker_id == self.environment.node_id or now - first_seen > STALE_COPY_S:
+            if segment.broker_id == self.environment.node_id or now - first_seen > self.stale_copy_s:
                 stale.append(segment)
-        tier.first_seen = {each.id: tier.first_seen[each.id] for each in copies if each.id in tier.first_seen}
+        replaced = tier.segments.replaced()
+        for segment in replaced:
+            # Readers may have begun to read it before, and a restore needs it until a checkpoint names its successor.
+            age_s = now - (since := tier.first_seen.setdefault(segment.id, now))
+            if age_s >= tier.partition.config.file_delete_delay_ms / 1000 and self.checkpoints.has_state_of(since):
+                stale.append(segment)
+        seen = tier.first_seen
+        tier.first_seen = {each.id: seen[each.id] for each in [*copies, *replaced] if each.id in seen}
         if stale and tier.is_caught_up:
             await self._delete(tier.place, stale, store)
 
@@ -353,18 +439,24 @@ class TieredStorage:
     def _sweep(self) -> None:
         """Delete the segments of topics that are gone, where this node leads their metadata."""
         store, now = self.cache.store, self.runtime.monotonic()
-        if store is None or self._is_closed:
+        if store is None or self._is_closed or self.access.is_read_only:
             return
         for key, place in list(self.metadata.names.items()):
-            if not self._is_gone(key):
+            # A deletion that was begun goes on, even if the topic is tiered again.
+            is_begun = key in self.metadata.fold.deleting
+            if not is_begun and not self._is_gone(key):
                 self._missing_since.pop(key, None)
                 continue
             where = self.metadata.place_of(place)
             if key in self._deleting or where is None or self.metadata.leader_of(where) != self.environment.node_id:
                 continue
             since = self._missing_since.setdefault(key, now)
+            known = self.metadata.states.get(key)
+            limit_s = CLONE_S if known is not None and known.shares_objects else GONE_S
             # An image that is behind does not know new topics yet.
-            is_certain = key[0] in self._removed or (now - since > GONE_S and not self._services.may_be_replaced)
+            is_certain = (
+                is_begun or key[0] in self._removed or (now - since > limit_s and not self._services.may_be_replaced)
+            )
             if is_certain:
                 self._deleting.add(key)
                 self._run(self._delete_partition(place, store))
@@ -385,37 +477,24 @@ class TieredStorage:
                 await self._note_deletion(place, state)
             known = self.metadata.states.get(place.key)
             await self._delete(place, [] if known is None else list(known.by_id.values()), store)
-            prefix = partition_prefix(self.cluster_id, place)
-            left = [each.key async for each in store.list(prefix)]
+            left = [each.key async for each in store.list(partition_prefix(self.cluster_id, place))]
+            needed = self.metadata.fold.keys_needed(left)
+            left = [key for key in left if key not in needed]
             if left:
                 await store.delete(left, deadline_s=DELETE_S_MAX)
             await self._note_deletion(place, PartitionDeleteState.FINISHED)
             log.info("%s: its segments in the object store are deleted", place)
         except (StrandlineError, OSError) as error:
-            self._complain(error)
+            self.access.complain(error)
         finally:
             self._deleting.discard(place.key)
             if not any(key[0] == place.topic_id for key in self.metadata.names):
                 self._removed.discard(place.topic_id)
 
     async def _note_deletion(self, place: TieredPartition, state: PartitionDeleteState) -> None:
-        now_ms = self.runtime.now_ms()
-        await self.metadata.append(PartitionDeleted(place, state, self.environment.node_id, now_ms))
+        await self.metadata.append(PartitionDeleted(place, state, self.environment.node_id, self.runtime.now_ms()))
 
 
 def _on_ended(_: None, error: BaseException | None) -> None:
     if error is not None:
         log.error("a task of tiered topics ended: %s", error, exc_info=error)
-
-
-def _open(config: BrokerConfig, runtime: object) -> ObjectStore:
-    options: dict[str, str] = {}
-    for each in filter(None, (config.strandline_remote_store_options or "").split(",")):
-        name, equals, value = each.partition("=")
-        if not equals:
-            raise InvalidConfig(
-                f"strandline.remote.store.options has {name.strip()[:20]!r} without a value; expected name=value,..."
-            )
-        options[name.strip()] = value.strip()
-    assert config.strandline_remote_store_url is not None
-    return open_store(config.strandline_remote_store_url, options, runtime=runtime)  # type: ignore[arg-type]

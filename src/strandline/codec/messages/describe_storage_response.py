@@ -160,6 +160,41 @@ class StoredPartition(Message):
 
 
 @dataclass(slots=True, eq=False, repr=False, match_args=False)
+class TierStatus(Message):
+    is_open: bool = False
+    is_read_only: bool = False
+    problem: str = ""
+    message: str = ""
+    lag_segments: int = 0
+    lag_bytes: int = 0
+    lag_ms: int = -1
+    task_interval_ms: int = 0
+    checkpoint_age_ms: int = -1
+    checkpoint_interval_ms: int = 0
+    checkpoint_message: str = ""
+    damages: list[str] = field(default_factory=list)
+
+    API_KEY = 20007
+    VERSION_MIN = 0
+    VERSION_MAX = 0
+    FLEXIBLE_FROM = 0
+    FIELDS = (
+        Field("is_open", "bool", 0, default=False),
+        Field("is_read_only", "bool", 0, default=False),
+        Field("problem", "string", 0, default=""),
+        Field("message", "string", 0, default=""),
+        Field("lag_segments", "int64", 0),
+        Field("lag_bytes", "int64", 0),
+        Field("lag_ms", "int64", 0, default=-1),
+        Field("task_interval_ms", "int64", 0),
+        Field("checkpoint_age_ms", "int64", 0, default=-1),
+        Field("checkpoint_interval_ms", "int64", 0),
+        Field("checkpoint_message", "string", 0, default=""),
+        Field("damages", "[]string", 0, default=()),
+    )
+
+
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class DescribeStorageResponse(Message):
     throttle_time_ms: int = 0
     error_code: int = 0
@@ -172,6 +207,7 @@ class DescribeStorageResponse(Message):
     cleaner_backoff_ms: int = -1
     scrub_interval_ms: int = -1
     partitions: list[StoredPartition] = field(default_factory=list)
+    tiers: list[TierStatus] = field(default_factory=list)
 
     API_KEY = 20007
     VERSION_MIN = 0
@@ -189,4 +225,5 @@ class DescribeStorageResponse(Message):
         Field("cleaner_backoff_ms", "int64", 0, default=-1),
         Field("scrub_interval_ms", "int64", 0, default=-1),
         Field("partitions", "[]struct", 0, default=(), struct=StoredPartition),
+        Field("tiers", "[]struct", 0, default=(), tag=0, struct=TierStatus),
     )

@@ -186,6 +186,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20011: ("append_audit_request", "AppendAuditRequest"),
         20012: ("find_anchors_request", "FindAnchorsRequest"),
         20013: ("share_delivery_request", "ShareDeliveryRequest"),
+        20014: ("metrics_history_request", "MetricsHistoryRequest"),
     },
     "response": {
         0: ("produce_response", "ProduceResponse"),
@@ -288,6 +289,7 @@ INDEX: dict[str, dict[int, tuple[str, str]]] = {
         20011: ("append_audit_response", "AppendAuditResponse"),
         20012: ("find_anchors_response", "FindAnchorsResponse"),
         20013: ("share_delivery_response", "ShareDeliveryResponse"),
+        20014: ("metrics_history_response", "MetricsHistoryResponse"),
     },
     "share-state-key": {
         0: ("share_snapshot_key", "ShareSnapshotKey"),

@@ -158,6 +158,7 @@ RIGHTS: Final[dict[int, Check]] = {
         whole(Operation.DESCRIBE, GROUP, "group_id"),
         each("topics", "name", Operation.DESCRIBE, TOPIC, "topics"),
     ),
+    20_014: _CLUSTER_DESCRIBE,
 }
 
 ON_CONTROLLER: Final[dict[int, Check]] = {1: _CLUSTER_ACTION}

@@ -33,12 +33,15 @@ if TYPE_CHECKING:
         GroupCoordinator,
         LagObserver,
         LogScrubbing,
+        MetricsRecord,
         ShareCoordinator,
         ShareDeliverer,
         ShareOffsetReader,
         TelemetryReceiver,
+        TierReport,
         TransactionCoordinator,
     )
+    from strandline.observability.request_meter import RequestMeter
     from strandline.security.acl.authorizer import Authorizer
 
 Done = Callable[[BaseException | None], object]
@@ -60,6 +63,10 @@ class ApiRange(Protocol):
     advertised_min: int
     version_min: int
     version_max: int
+    requests: int
+    """All that were begun."""
+    meter: RequestMeter | None
+    """What counts its requests; None if metrics are off."""
 
 
 class Metadata(Protocol):
@@ -171,6 +178,9 @@ class BrokerServices(Protocol):
     def telemetry(self) -> TelemetryReceiver: ...
 
     @property
+    def metrics_history(self) -> MetricsRecord: ...
+
+    @property
     def events(self) -> AuditedEvents | None:
         """What records the events of clients; None if this node has no audit."""
 
@@ -197,6 +207,9 @@ class BrokerServices(Protocol):
 
     def hurry_recovery(self, topic: str, index: int) -> None:
         """Have a log recovered before others that wait for it, because a client asks for it."""
+
+    def tier_report(self) -> TierReport | None:
+        """Return what this node knows of its object store; None if it has none."""
 
     def write_start_offsets(self, on_done: Done) -> None:
         """Write down where each log starts, then call `on_done(error)`: from then on no restart forgets it."""

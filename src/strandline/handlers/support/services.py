@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from strandline.log.segment.log_slice import LogSlice
     from strandline.log.segment.time_lookup import Part
     from strandline.observability.client_telemetry import ClientTelemetry
+    from strandline.observability.metric_ring import MetricRing
     from strandline.partition.counting import Counted
     from strandline.partition.partition import Partition
 
@@ -48,6 +49,27 @@ class EncodedWait(Protocol):
 
     def answer(self, response: bytes) -> None: ...
     def refuse(self, code: ErrorCode) -> None: ...
+
+
+class TierReport(NamedTuple):
+    """What a node knows of its object store."""
+
+    is_open: bool
+    is_read_only: bool
+    problem: str
+    """The kind of failure; empty if nothing is wrong."""
+    message: str
+    lag_segments: int
+    lag_bytes: int
+    lag_ms: int
+    """How old the newest record is of the oldest segment that the store lacks."""
+    task_interval_ms: int
+    checkpoint_age_ms: int
+    """For how long the newest checkpoint may have been behind; -1 if this node has none to write."""
+    checkpoint_interval_ms: int
+    checkpoint_message: str
+    damages: list[str]
+    """Objects that could not be read since the start, in sentences."""
 
 
 class GroupCoordinator(Protocol):
@@ -227,6 +249,16 @@ class LagObserver(Protocol):
 
     def now_ms(self) -> int: ...
     def windows_of(self, group_id: str) -> Sequence[tuple[Place, Window]]: ...
+
+
+class MetricsRecord(Protocol):
+    """What this broker measured in the last day."""
+
+    node: MetricRing
+    items: MetricRing
+
+    def read(self, ring: MetricRing, ago_ms: int, prefixes: Sequence[str] | None) -> tuple[int, dict[str, bytes]]:
+        """Return the time of the first step by the wall clock, and the values of each series."""
 
 
 class CleaningOutlook(NamedTuple):

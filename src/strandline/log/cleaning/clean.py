@@ -41,7 +41,7 @@ def clean(
     bytes_written = 0
     groups = group_segments(job, disk, clean_up_to)
     for group in groups:
-        cleaned = _clean_group(job, disk, group, copier, pace)
+        cleaned = clean_group(job, disk, group, copier, pace)
         bytes_written += cleaned.size_bytes
         on_group(cleaned)
     return CleaningResult(
@@ -58,9 +58,10 @@ def clean(
     )
 
 
-def _clean_group(
+def clean_group(
     job: CleaningJob, disk: Disk, group: list[SourceSegment], copier: GroupCopier, pace: Pace
 ) -> CleanedGroup:
+    """Write the `.cleaned` files of a group. Nothing is left of them if that fails."""
     target = CleanedSegment(job.directory, group, disk=disk, index_interval_bytes=job.index_interval_bytes, pace=pace)
     try:
         copier.copy(group, target)

@@ -27,6 +27,8 @@ from strandline.log.segment.file_names import LOG_SUFFIX, file_stem
 from strandline.log.segment.transaction_index import AbortedTransaction
 
 RUNS_AT_FIRST = 1024
+NEVER_MS = -1
+"""A time before each delete horizon."""
 
 
 class GroupCopier:
@@ -47,7 +49,8 @@ class GroupCopier:
         self._sieve = sieve
         self._pace = pace
         self._latest_offset = clean_up_to - 1
-        self._transactions = PassedTransactions(aborted)
+        self._transactions = PassedTransactions(aborted, is_whole=job.sets_horizons)
+        self._now_ms = job.now_ms
         self._runs = array("q", (0,)) * (2 * RUNS_AT_FIRST)
         self._path: Path = job.directory
         self._markers_kept = {
@@ -74,6 +77,7 @@ class GroupCopier:
 
     def copy(self, group: list[SourceSegment], target: CleanedSegment) -> None:
         for segment in group:
+            self._now_ms = self._job.now_ms if segment.base_offset < self._job.horizons_below else NEVER_MS
             self._path = self._job.directory / (file_stem(segment.base_offset) + LOG_SUFFIX)
             self._sieve.begin_segment(segment.base_offset, segment.end_offset)
             reader = SegmentReader(
@@ -96,7 +100,7 @@ class GroupCopier:
             kept: list[tuple[int, int, int, int, int, int]] = []
             try:
                 position, is_sifted = self._sieve.sift_batches(
-                    piece, position, self._latest_offset, self._job.now_ms, self._kept_empty, kept, self._runs
+                    piece, position, self._latest_offset, self._now_ms, self._kept_empty, kept, self._runs
                 )
                 self._copy_whole(view, kept, target)
                 batch = whole_batch(view, position)
@@ -150,7 +154,7 @@ class GroupCopier:
                 header.last_offset_delta,
                 0 if header.attributes & LOG_APPEND_TIME else header.base_timestamp,
                 self._latest_offset,
-                horizon_ms is None or self._job.now_ms < horizon_ms,
+                horizon_ms is None or self._now_ms < horizon_ms,
                 self._runs,
             )
             self._put_sifted(header, payload, batch, target)
@@ -164,7 +168,8 @@ class GroupCopier:
         # Not for a batch that this round ends in: its horizon would count for tombstones, too, that no round has been
         # at, and the next one could take them together with the values that they delete. (Kafka's cleaner does.)
         is_whole = header.last_offset <= self._latest_offset
-        needs_horizon = is_whole and sieve.kept_tombstones > 0 and not header.attributes & HAS_DELETE_HORIZON
+        may_go = is_whole and self._job.sets_horizons
+        needs_horizon = may_go and sieve.kept_tombstones > 0 and not header.attributes & HAS_DELETE_HORIZON
         if sieve.kept == header.record_count and not needs_horizon:
             target.add(batch, header.base_offset, header.last_offset, header.max_timestamp, sieve.kept)
             return
@@ -186,7 +191,7 @@ class GroupCopier:
             target.note_aborted(aborted)
         self.control_records_read += header.record_count
         horizon_ms = header.delete_horizon_ms
-        if header.record_count == 0 or (is_unneeded and horizon_ms is not None and horizon_ms <= self._job.now_ms):
+        if header.record_count == 0 or (is_unneeded and horizon_ms is not None and horizon_ms <= self._now_ms):
             if header.record_count:
                 self._marker_removed = header.last_offset
             self._put_empty(header, target)

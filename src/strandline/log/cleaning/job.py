@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from strandline.config.settings import LONG_MAX
 from strandline.errors import WorldError
 from strandline.log.segment.transaction_index import AbortedTransaction
 
@@ -59,6 +60,11 @@ class CleaningJob:
     active_producers: tuple[tuple[int, ...], ...]
     """Producer id, epoch, and the last offset of each batch that it may send again (-1 if it has none, only a marker).
     These batches stay, empty if need be: what is not in the log is not known to the next replica that copies it."""
+    sets_horizons: bool = True
+    """Whether this is the whole log. A cleaning of its end alone lets no tombstone, marker or aborted transaction go,
+    because records before it may need them."""
+    horizons_below: int = LONG_MAX
+    """Delete horizons of segments from this offset on do not count: a cleaning of another part of the log set them."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: _plain(getattr(self, name)) for name in self.__slots__}

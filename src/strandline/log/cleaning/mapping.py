@@ -52,11 +52,17 @@ class MapBuilder:
         That is the end of what may be cleaned, or the first record whose key found no room.
         """
         for segment in self._job.segments:
-            if segment.end_offset > self._job.first_dirty_offset and not self._learn_segment(segment):
-                return max(self._passed_offset, self._sieve.learned_offset + 1)
+            if segment.end_offset > self._job.first_dirty_offset and not self.learn_segment(segment):
+                return self.learned_up_to
         return self._job.end_offset
 
-    def _learn_segment(self, segment: SourceSegment) -> bool:
+    @property
+    def learned_up_to(self) -> int:
+        """Where the map was full."""
+        return max(self._passed_offset, self._sieve.learned_offset + 1)
+
+    def learn_segment(self, segment: SourceSegment) -> bool:
+        """Learn the keys of one segment, the next one. Return whether the map had room."""
         self._path = self._job.directory / (file_stem(segment.base_offset) + LOG_SUFFIX)
         self._sieve.begin_segment(segment.base_offset, segment.end_offset)
         reader = SegmentReader(

@@ -21,18 +21,18 @@ class Pace:
 
     def __init__(self, bytes_per_s: float, *, is_stopped: Callable[[], bool], sleep: Callable[[float], None]) -> None:
         self._bytes_per_s = bytes_per_s
-        self._is_stopped = is_stopped
-        self._sleep = sleep
+        self.is_stopped = is_stopped
+        self.sleep = sleep
         self._owed_s = 0.0
 
     def spend(self, size_bytes: int) -> None:
         """Count bytes that were read or written. Raises CleaningStopped if the broker cancelled the job."""
-        if self._is_stopped():
+        if self.is_stopped():
             raise CleaningStopped("the cleaning was stopped")
         if self._bytes_per_s > 0:
             self._owed_s += size_bytes / self._bytes_per_s
             if self._owed_s >= PAUSE_S_MIN:
-                self._sleep(self._owed_s)
+                self.sleep(self._owed_s)
                 self._owed_s = 0.0
 
 

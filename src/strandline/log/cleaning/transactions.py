@@ -42,7 +42,9 @@ def _entries(path: Path, disk: Disk, base_offset: int) -> Iterable[AbortedTransa
 class PassedTransactions:
     """The transactions that are open at the point which the cleaner has come to."""
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTransaction], *, is_whole: bool = True) -> None:
+        """`is_whole` is false if records of transactions may lie before those that the cleaner passes."""
+        self._is_whole = is_whole
         self._to_come = list(aborted)[::-1]
         self._aborted: dict[int, AbortedTransaction] = {}
         self._met: set[int] = set()
@@ -64,7 +66,7 @@ class PassedTransactions:
             return header.record_count == 0, None
         aborted = self._aborted_at(header)
         self._aborted.pop(header.producer_id, None)
-        was_met = header.producer_id in self._met
+        was_met = header.producer_id in self._met or not self._is_whole
         self._met.discard(header.producer_id)
         return not was_met, aborted if was_met and not marker.is_commit else None
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from strandline.log.disk import Disk
 
 CLEAN: Final = "clean"
+CLEAN_STEP: Final = "clean-step"
 SCRUB: Final = "scrub"
 RECOVER: Final = "recover"
 
@@ -22,6 +23,8 @@ def load(kind: str) -> None:
     """Import what a job of that kind needs."""
     if kind == CLEAN:
         import strandline.log.cleaning.clean
+    elif kind == CLEAN_STEP:
+        import strandline.log.cleaning.stepwise
     elif kind == SCRUB:
         import strandline.log.maintenance.scrubbing
     elif kind == RECOVER:
@@ -46,6 +49,10 @@ def run(
         return clean(
             job, disk, on_group=lambda group: report(group.to_dict()), is_stopped=is_stopped, sleep=sleep
         ).to_dict()
+    if kind == CLEAN_STEP:
+        from strandline.log.cleaning.stepwise import step
+
+        return step(params, disk=disk, is_stopped=is_stopped, sleep=sleep)
     if kind == SCRUB:
         from strandline.log.maintenance.scrubbing import scrub
 

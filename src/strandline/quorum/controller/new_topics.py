@@ -21,7 +21,7 @@ from strandline.quorum.controller.topic_names import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
-from strandline.quorum.controller.topic_tiering import check_tiering_of
+from strandline.quorum.controller.topic_tiering import check_tiering_of, origin_of
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, RESOURCE_TOPIC, UNASSIGNED_DIRECTORY, ClusterImage
 
 if TYPE_CHECKING:
@@ -81,7 +81,11 @@ def new_topic_records(
         in_sync_min = config.in_sync_min_of_new_topic(len(replica_lists[0]))
         if in_sync_min is not None:
             overrides[IN_SYNC_MIN] = str(in_sync_min)
-    topic_id = random_uuid(rng)
+    try:
+        origin = origin_of(overrides, len(replica_lists), image)
+    except InvalidConfig as refusal:
+        raise RequestError(ErrorCode.INVALID_CONFIG, str(refusal)) from refusal
+    topic_id, leader_epoch = (random_uuid(rng), 0) if origin is None else (origin.topic_id, origin.leader_epoch)
     first: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
     # The order is Kafka's: a reader of the log knows the configs when the first partition appears.
     first += [
@@ -89,7 +93,8 @@ def new_topic_records(
         for name, value in overrides.items()
     ]
     partitions = (
-        partition_record(topic_id, index, replicas, image, is_usable) for index, replicas in enumerate(replica_lists)
+        partition_record(topic_id, index, replicas, image, is_usable, leader_epoch)
+        for index, replicas in enumerate(replica_lists)
     )
     records = yield from in_slices(first, partitions, len(replica_lists))
     return records, CreatedTopic(topic.name, topic_id, len(replica_lists), len(replica_lists[0]), overrides)
@@ -311,7 +316,12 @@ def bad_assignment(message: str) -> RequestError:
 
 
 def partition_record(
-    topic_id: uuid.UUID, index: int, replicas: list[int], image: ClusterImage, is_usable: Usable
+    topic_id: uuid.UUID,
+    index: int,
+    replicas: list[int],
+    image: ClusterImage,
+    is_usable: Usable,
+    leader_epoch: int = 0,
 ) -> PartitionRecord:
     in_sync = [broker_id for broker_id in replicas if is_usable(broker_id)]
     return PartitionRecord(
@@ -320,7 +330,7 @@ def partition_record(
         replicas=replicas,
         isr=in_sync,
         leader=in_sync[0],
-        leader_epoch=0,
+        leader_epoch=leader_epoch,
         partition_epoch=0,
         directories=[_directory(broker_id, image) for broker_id in replicas],
     )

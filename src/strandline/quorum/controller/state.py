@@ -19,6 +19,7 @@ from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.partition_changes import Election, PartitionChange
 from strandline.quorum.controller.prepared_records import folds_of
 from strandline.quorum.controller.topic_names import collision_key
+from strandline.quorum.controller.topic_tiering import OBJECT_ACK, STORAGE
 from strandline.quorum.image.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,
     LOST_DIRECTORY,
@@ -158,7 +159,9 @@ class ControllerState:
         return int(value) if value.isascii() and value.isdigit() else 1
 
     def election_of(self, topic: Topic) -> Election:
-        """ONLINE, or UNCLEAN where the topic's settings allow it."""
+        """ONLINE, or UNCLEAN where the topic's settings allow it, or none of its replicas holds what others lack."""
+        if topic.config_overrides.get(STORAGE) == "object" and topic.config_overrides.get(OBJECT_ACK) != "wal":
+            return Election.UNCLEAN
         value = topic.config_overrides.get(UNCLEAN_ELECTION)
         if value is None:
             is_allowed = self.config.topic_defaults.unclean_leader_election_enable

@@ -25,6 +25,8 @@ class StoredObject(NamedTuple):
     key: str
     size: int
     e_tag: str | None
+    modified_ms: int = 0
+    """When it was written, by the clock of the store; 0 if that is not known. Nothing is ordered by it."""
 
 
 class ObjectStore(Protocol):

@@ -212,7 +212,8 @@ def _parts(file: Path) -> Iterator[bytes]:
 
 
 def _described(key: str, found: os.stat_result) -> StoredObject:
-    return StoredObject(key, found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}")
+    tag = f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}"
+    return StoredObject(key, found.st_size, tag, found.st_mtime_ns // 1_000_000)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -139,7 +139,7 @@ class ObstoreStore:
             found = await self._call(lambda: obstore.head_async(self._store, key), "describe", key, deadline)
         except ObjectMissing:
             return None
-        return StoredObject(key, found["size"], found["e_tag"])
+        return StoredObject(key, found["size"], found["e_tag"], _ms_of(found))
 
     async def delete(self, keys: Sequence[str], *, deadline_s: float) -> None:
         for key in keys:
@@ -168,7 +168,7 @@ class ObstoreStore:
             except StopAsyncIteration:
                 return
             for each in page:
-                yield StoredObject(each["path"], each["size"], each["e_tag"])
+                yield StoredObject(each["path"], each["size"], each["e_tag"], _ms_of(each))
 
     async def _call(
         self,
@@ -240,3 +240,7 @@ def _truth(option: str, value: str, name: str) -> bool:
 
 def _names(options: Mapping[str, str]) -> str:
     return ", ".join(sorted(options))
+
+
+def _ms_of(found: Mapping[str, Any]) -> int:
+    return int(found["last_modified"].timestamp() * 1000)

@@ -52,11 +52,17 @@ async def probe(store: ObjectStore, *, runtime: Runtime, deadline_s: float = 30.
     written: list[str] = []
     try:
         await _check_create(store, folder, written, runtime, deadline_s)
-        return await _check_objects(store, f"{folder}/object", written, runtime, deadline_s)
-    except ObjectMissing as error:
-        raise StoreRefused(f"{store.name} does not show an object right after its write; use another store") from error
-    finally:
+        promises = await _check_objects(store, f"{folder}/object", written, runtime, deadline_s)
+    except StoreFailed as error:
+        # Not in `finally`: a probe that is dropped must not begin another request.
         await _clean_up(store, written, deadline_s)
+        if isinstance(error, ObjectMissing):
+            raise StoreRefused(
+                f"{store.name} does not show an object right after its write; use another store"
+            ) from error
+        raise
+    await _clean_up(store, written, deadline_s)
+    return promises
 
 
 async def _clean_up(store: ObjectStore, written: list[str], deadline_s: float) -> None:

@@ -1,0 +1,138 @@
+"""The commit log of object topics on this node: what it says, and what this node adds to it.
+
+It has one partition, so that it has one order. A node reads all of it, and so can lead any partition at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from strandline.broker.environment import Environment
+from strandline.broker.tiering.objects.commit_checkpoints import CommitCheckpoints
+from strandline.broker.tiering.topic_client import RETRY_S, TopicClient, TopicShape
+from strandline.codec.columns import Record
+from strandline.errors import ErrorCode, RequestError
+from strandline.handlers.support.context import BrokerServices
+from strandline.tiers.store.waiting import pause
+from strandline.tiers.wal.commit_fold import CommitFold
+from strandline.tiers.wal.events import (
+    COMMIT_TOPIC,
+    CommitEvent,
+    LeadersClaimed,
+    ObjectCommitted,
+    ObjectId,
+    decode_event,
+    encode_event,
+)
+
+log = logging.getLogger("strandline.tiering")
+
+PLACE: Final = 0
+"""The only partition."""
+RECORD_BYTES_MAX: Final = 32 << 20
+_REPLICATION: Final = "strandline.object.commits.replication.factor"
+Accepted = tuple[bool, ...]
+
+
+class CommitTopic(TopicClient):
+    def __init__(self, environment: Environment, services: BrokerServices, checkpoints: CommitCheckpoints) -> None:
+        super().__init__(environment, services, COMMIT_TOPIC)
+        self._checkpoints = checkpoints
+        self.fold = CommitFold()
+        self._loaded: CommitFold | None = None
+        """What a checkpoint says, from which records are read on."""
+        self._outcomes: dict[ObjectId, Accepted | None] = {}
+        """By object whose commit this node waits for: what the first record of it did."""
+        self.on_event: Callable[[CommitEvent], object] = lambda _: None
+
+    def shape(self) -> TopicShape:
+        config, brokers = self._environment.config(), len(self._environment.image().brokers)
+        factor = config.strandline_object_commits_replication_factor
+        if _REPLICATION not in config.given:
+            factor = max(1, min(factor, brokers))
+        settings = {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "min.insync.replicas": str(min(factor, 2)),
+            "unclean.leader.election.enable": "false",
+            "max.message.bytes": str(RECORD_BYTES_MAX),
+        }
+        return TopicShape(1, factor, settings)
+
+    @property
+    def is_led_here(self) -> bool:
+        return self.leader_of(PLACE) == self._environment.node_id
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything of the topic was read."""
+        return PLACE in self.positions
+
+    async def begin_at(self, place: int, offset: int) -> bool:
+        self._loaded = CommitFold() if offset == 0 else await self._checkpoints.load(offset)
+        return self._loaded is not None
+
+    def on_began(self, place: int) -> None:
+        assert self._loaded is not None
+        self.fold, self._loaded = self._loaded, None
+
+    def take(self, place: int, record: Record) -> None:
+        event = None if record.value is None else decode_event(record.value)
+        if event is None:
+            return
+        accepted = self.fold.apply(event)
+        if isinstance(event, ObjectCommitted) and self._outcomes.get(event.object_id, accepted) is None:
+            self._outcomes[event.object_id] = accepted
+        self.on_event(event)
+
+    async def append(self, *events: CommitEvent) -> None:
+        """Write records, and wait until they are read here, for as long as it takes. Return early when closed."""
+        await self._append([encode_event(each) for each in events])
+
+    async def append_within(self, limit_s: float, event: CommitEvent) -> None:
+        """Write a record, and wait until it is read here. Raises RequestError if that takes too long."""
+        code = await self.append_record(PLACE, encode_event(event), limit_s=limit_s)
+        if code:
+            raise RequestError(code, f"{COMMIT_TOPIC} takes no records now: {code.name}")
+
+    async def _append(self, values: Sequence[bytes]) -> bool:
+        complaint = ErrorCode.NONE
+        while not self._is_closed:
+            try:
+                code = await self.append_record(PLACE, *values)
+            except RequestError as error:
+                code = error.code
+            if not code:
+                return True
+            if code != complaint:
+                complaint = code
+                log.warning("%s takes no records now, and they are written again: %s", COMMIT_TOPIC, code.name)
+            await pause(self._runtime, RETRY_S)
+        return False
+
+    async def commit(self, events: Sequence[ObjectCommitted]) -> list[Accepted]:
+        """Write commits. Return what the log accepted of each, which is decided for good; nothing when closed.
+
+        It goes on until that is known: whether a record was written whose answer was lost, only the log can say.
+        """
+        ids = [each.object_id for each in events]
+        self._outcomes.update(dict.fromkeys(ids))
+        try:
+            await self.append(*events)
+            return [
+                self._outcomes[each] or (False,) * len(event.ranges) for each, event in zip(ids, events, strict=True)
+            ]
+        finally:
+            for each in ids:
+                del self._outcomes[each]
+
+    async def claim(self, claim: LeadersClaimed) -> Accepted:
+        """Write that this node leads partitions. Return for which of them no newer leader has."""
+        await self.append(claim)
+        wanted = (((topic_id, index), (epoch, claim.broker_epoch)) for topic_id, index, epoch in claim.partitions)
+        return tuple(
+            [(found := self.fold.partitions.get(key)) is not None and found.claim == own for key, own in wanted]
+        )

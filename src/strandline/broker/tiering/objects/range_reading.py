@@ -1,0 +1,142 @@
+"""Reading committed batches of one partition that are in objects and in no segment yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from crc32c import crc32c
+
+from strandline.broker.tiering.remote_cache import RemoteCache
+from strandline.codec.columns import records_of
+from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
+from strandline.errors import DiskFailed
+from strandline.log.segment.time_lookup import FoundTime
+from strandline.partition.partition import Partition
+from strandline.tiers.objects import BLOCK_BYTES
+from strandline.tiers.store.object_store import ObjectDamaged
+from strandline.tiers.store.waiting import together
+from strandline.tiers.wal.commit_fold import CommitFold, CommittedPartition, WalRange
+from strandline.tiers.wal.wal_objects import wal_key
+
+RANGES_AT_A_TIME: Final = 16
+"""Ranges that one read collects: they may be small, and each may be a request."""
+
+
+class RangeReader:
+    """The ranges of one partition."""
+
+    def __init__(
+        self, cache: RemoteCache, fold: Callable[[], CommitFold], cluster_id: str, partition: Partition
+    ) -> None:
+        self._cache = cache
+        self._fold = fold
+        self._cluster_id = cluster_id
+        self._partition = partition
+
+    @property
+    def known(self) -> CommittedPartition:
+        partition = self._partition
+        return self._fold().partitions.get((partition.topic_id, partition.index)) or CommittedPartition()
+
+    def has(self, offset: int) -> bool:
+        return self.known.find(offset) is not None
+
+    async def load(self, wanted: WalRange) -> bytes:
+        """Return the bytes of a range. Raises StoreFailed."""
+        live = self._fold().objects.get(wanted.object_id)
+        end = wanted.position + wanted.size_bytes
+        size_bytes = end if live is None else live.size_bytes
+        key, parts, position = wal_key(self._cluster_id, wanted.object_id), [], wanted.position
+        while position < end:
+            number, at = divmod(position, BLOCK_BYTES)
+            length = min(BLOCK_BYTES, size_bytes - number * BLOCK_BYTES)
+            block = await self._cache.piece((wanted.object_id, number), key, number * BLOCK_BYTES, length)
+            parts.append(block[at : at + end - position])
+            position += len(parts[-1])
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        if crc32c(data) != wanted.crc:
+            self._cache.forget(wanted.object_id)
+            self._cache.failures += 1
+            raise ObjectDamaged(
+                f"{key} is not what was written, in the {wanted.size_bytes} bytes from {wanted.position} on, which are "
+                f"offsets {wanted.base_offset} to {wanted.end_offset - 1} of {self._partition!r}; restore the object "
+                "from a copy, or move the log start behind it with DeleteRecords"
+            )
+        return data
+
+    async def read(self, offset: int, *, size_bytes_max: int, limit_offset: int) -> tuple[bytes, int]:
+        """Return whole batches from the one with `offset` on, at least one, and the offset behind them."""
+        known = self.known
+        at = known.find(offset)
+        if at is None:
+            raise DiskFailed(f"{self._partition!r}: no object and no segment in the store has offset {offset}")
+        chosen: list[WalRange] = []
+        size = 0
+        for each in known.ranges[at : at + RANGES_AT_A_TIME]:
+            if chosen and (size >= size_bytes_max or each.base_offset >= limit_offset):
+                break
+            chosen.append(each)
+            size += each.size_bytes
+        found = await together(self._partition.runtime, [self.load(each) for each in chosen])
+        parts: list[bytes] = []
+        left, next_offset = size_bytes_max, offset
+        for data in found:
+            if isinstance(data, BaseException):
+                if not parts:
+                    raise data
+                break
+            part, next_offset, is_whole = _cut(data, next_offset, limit_offset, left, at_least_one=not parts)
+            parts.append(part)
+            left -= len(part)
+            if not is_whole:
+                break
+        return b"".join(parts), next_offset
+
+    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
+        """Add transactions that were aborted and overlap a range; return whether no later one can."""
+        for each in self.known.ranges:
+            if each.end_offset <= start_offset:
+                continue
+            for aborted in each.aborted:
+                if aborted.last_offset < start_offset:
+                    continue
+                if aborted.first_offset < end_offset:
+                    found.append((aborted.producer_id, aborted.first_offset))
+                if aborted.last_stable_offset >= end_offset:
+                    return True
+        return False
+
+    async def find_time(self, timestamp_ms: int, start_offset: int, end_offset: int) -> FoundTime | None:
+        """Return the first record between two offsets that is not older than a time."""
+        for each in list(self.known.ranges):
+            if each.end_offset <= start_offset or each.max_timestamp_ms < timestamp_ms:
+                continue
+            if each.base_offset >= end_offset:
+                break
+            for record in records_of(await self.load(each)):
+                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
+                    epoch = self._partition.log.leader_epochs.epoch_of(record.offset)
+                    return FoundTime(record.offset, record.timestamp_ms, epoch)
+        return None
+
+
+def _cut(
+    data: bytes, offset: int, limit_offset: int, size_bytes_max: int, *, at_least_one: bool
+) -> tuple[bytes, int, bool]:
+    """Return the batches from the one with `offset` on, the offset behind them, and whether they go on to the end."""
+    at = first = end = 0
+    next_offset, is_any = offset, False
+    unpack = HEADER.unpack_from
+    while len(data) - at >= HEADER_SIZE:
+        header = BatchHeader._make(unpack(data, at))
+        following = at + header.size_bytes
+        if header.last_offset < offset:
+            first = end = at = following
+            continue
+        is_too_much = following - first > size_bytes_max and (is_any or not at_least_one)
+        if header.base_offset >= limit_offset or is_too_much:
+            return data[first:end], next_offset, False
+        end = at = following
+        next_offset, is_any = header.last_offset + 1, True
+    return data[first:end], next_offset, True
