@@ -260,6 +260,11 @@ class CdcConfig(Config):
         return errors
 
     @property
+    def partition(self) -> dict[str, str]:
+        """The partition under which a source stores its position, as Debezium's."""
+        return {"server": self.topic_prefix}
+
+    @property
     def skipped(self) -> frozenset[str]:
         """Operations that have no events."""
         return frozenset(self.skipped_operations) - {"none"}

@@ -94,10 +94,22 @@ class Source(Connector):
         return {}
 
     @classmethod
+    def only_partition(cls, config: Any) -> Mapping[str, Any] | None:
+        """Return the partition of a source that has one alone; None for others."""
+        return None
+
+    @classmethod
     def check_offsets(cls, config: Any, offsets: Sequence[SourcePosition]) -> None:
         """Look at positions that an administrator sets. Raise InvalidConnectorConfig for one that makes no sense."""
+        only = cls.only_partition(config)
         for partition, offset in offsets:
             if not partition:
                 raise InvalidConnectorConfig("the partition of a source is an object with at least one field")
+            # The offset of any partition may be removed: it is one that a config before this had.
+            if only is not None and offset is not None and partition != only:
+                # Its own partition is not named: a URL in it may have a secret of the config.
+                raise InvalidConnectorConfig(
+                    f"the partition {dict(partition)} is not read by this connector; its offsets show the one that is"
+                )
             if offset is not None and not offset:
                 raise InvalidConnectorConfig(f"the offset of {dict(partition)} has no field")

@@ -39,7 +39,7 @@ class MariadbCdcSource(Source):
 
     def __init__(self, config: MariadbCdcConfig) -> None:
         super().__init__(config)
-        self._partition = {"server": config.topic_prefix}
+        self._partition = config.partition
         self._names = TopicNames(config)
         self._maker = EventMaker(config, self._names, MARIADB_SOURCE)
         self._tables = MariadbTables(config)
@@ -181,6 +181,10 @@ class MariadbCdcSource(Source):
                 close(connection)
             return GtidPosition.parse(now or "")
         return position_of(start)
+
+    @classmethod
+    def only_partition(cls, config: MariadbCdcConfig) -> Mapping[str, Any]:
+        return config.partition
 
     @classmethod
     def check_offsets(cls, config: Any, offsets: Sequence[SourcePosition]) -> None:

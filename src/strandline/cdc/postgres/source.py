@@ -80,7 +80,11 @@ class PostgresCdcSource(Source):
         self._guard: SlotGuard | None = None
         self._committed: WalPosition | None = None
         self._system_id = ""
-        self._partition = {"server": config.topic_prefix}
+        self._partition = config.partition
+
+    @classmethod
+    def only_partition(cls, config: PostgresCdcConfig) -> Mapping[str, Any]:
+        return config.partition
 
     @classmethod
     def check_offsets(cls, config: PostgresCdcConfig, offsets: Sequence[SourcePosition]) -> None:

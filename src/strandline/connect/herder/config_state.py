@@ -209,8 +209,9 @@ def _record(key: str, value: Mapping[str, Any] | None) -> StateRecord:
 
 
 def to_json(value: Any) -> bytes:
-    """Return JSON as Connect's converter writes it: compact, not escaped."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    """Return JSON as Connect's converter writes it: compact, and only half a surrogate pair is escaped."""
+    # Names of files that are no UTF-8 have such halves, and errors name files.
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
 
 
 def json_object(data: bytes | None) -> dict[str, Any] | None:

@@ -7,13 +7,14 @@ fences the one before. Status and offsets are written by the workers that run th
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from strandline.client.cluster_client import LATEST, ClientSettings, ClusterClient
+from strandline.client.cluster_client import LATEST, READ_UNCOMMITTED, ClientSettings, ClusterClient
 from strandline.client.failures import ClientFailed
 from strandline.client.security import librdkafka_of
 from strandline.client.topic_creation import create_topic
@@ -25,6 +26,8 @@ from strandline.ids import TopicPartition
 REPLICAS_MAX: Final = 3
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """How long a leader that dies in the middle of a write hides what is written after it."""
+PARTITIONER: Final = "murmur2_random"
+"""Java's, so that keys stay in their partitions when a cluster moves from Kafka Connect."""
 _BATCH: Final = 1000
 _POLL_S: Final = 0.2
 
@@ -134,11 +137,15 @@ class StateReader:
         return self._positions[0]
 
     def read_to_end(self, timeout_s: float) -> None:
-        """Wait until everything that is committed now was handed over. Raise RetriableFailure after the time."""
+        """Wait until everything that is committed now was handed over. Raise RetriableFailure after the time.
+
+        That is behind the last record, not the last stable one: a transaction that another task has open would hide
+        what was committed after its first record, and a task would begin at an old position.
+        """
         client = ClusterClient(ClientSettings.within(self._bootstrap, "strandline-connect", timeout_s))
         places = {TopicPartition(self._topic, each): LATEST for each in self._positions}
         try:
-            ends = client.list_offsets(places)
+            ends = client.list_offsets(places, isolation_level=READ_UNCOMMITTED)
         except (ClientFailed, Disconnected, TimedOut) as error:
             raise RetriableFailure(f"the end of {self._topic} is not known: {error}") from error
         finally:
@@ -193,6 +200,7 @@ class StateWriter:
         self._topic = topic
         self._timeout_s = timeout_s
         self._is_transactional = bool(transactional_id)
+        self._ends_at_s = math.inf
         self._failed: list[Any] = []
         self._ends: dict[int, int] = {}
         kafka = import_module("confluent_kafka")
@@ -202,6 +210,8 @@ class StateWriter:
             "log_level": 0,
             "enable.idempotence": True,
             "linger.ms": 0,
+            # A position that a task wrote and the one that replaces it are in order only in one partition.
+            "partitioner": PARTITIONER,
         }
         if transactional_id:
             settings |= {"transactional.id": transactional_id, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
@@ -229,12 +239,23 @@ class StateWriter:
             if self._is_transactional:
                 self._producer.commit_transaction(self._timeout_s)
             else:
-                self._producer.flush(self._timeout_s)
+                self._flush()
         except self._exceptions as error:
             raise translated(error, f"cannot write to {self._topic}") from error
         if self._failed:
             raise RetriableFailure(f"cannot write to {self._topic}: {self._failed[0].str()}")
         return dict(self._ends)
+
+    def hurry(self, seconds: float) -> None:
+        """Have writes without transactions give up after this time, also one that waits now. Any thread may call."""
+        self._ends_at_s = time.monotonic() + seconds
+
+    def _flush(self) -> None:
+        until_s = time.monotonic() + self._timeout_s
+        while left := self._producer.flush(_POLL_S):
+            if time.monotonic() >= min(until_s, self._ends_at_s):
+                self._producer.purge()
+                raise RetriableFailure(f"cannot write to {self._topic}: {left} records are on their way for too long")
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:

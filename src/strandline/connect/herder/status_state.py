@@ -15,6 +15,8 @@ CONNECTOR: Final = "status-connector-"
 TASK: Final = "status-task-"
 TOPIC: Final = "status-topic-"
 _OF_CONNECTOR: Final = ":connector-"
+TRACE_CHARS_MAX: Final = 100_000
+"""At most 400 kB in UTF-8, less than a topic takes by default."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +87,21 @@ def status_record(name: str | TaskId, stored: StoredStatus | None) -> StateRecor
     status = stored.status
     value = {
         "state": status.state,
-        "trace": status.trace,
+        # A record that the topic refuses would hold up the states of all others.
+        "trace": status.trace and shortened(status.trace),
         "worker_id": status.worker_id,
         "generation": stored.generation,
         "version": status.version,
     }
     return StateRecord(key.encode(), to_json(value))
+
+
+def shortened(trace: str) -> str:
+    """Return a trace without its middle if it is too long for a record."""
+    if len(trace) <= TRACE_CHARS_MAX:
+        return trace
+    half = TRACE_CHARS_MAX // 2
+    return f"{trace[:half]}\n... {len(trace) - 2 * half:,} characters are left out ...\n{trace[-half:]}"
 
 
 def topic_record(topic: str, task: TaskId, *, is_used: bool = True) -> StateRecord:

@@ -17,6 +17,8 @@ from strandline.connect.herder.worker_settings import WorkerSettings
 
 TIMEOUT_S: Final = 30.0
 _PAUSE_S: Final = 1.0
+_LAST_WRITE_S: Final = 3.0
+"""How long a worker that stops tries to store its last states."""
 
 log = logging.getLogger("strandline.connect")
 
@@ -35,6 +37,7 @@ class ConnectStores:
         self._offset_reader: StateReader | None = None
         self._config_writer: StateWriter | None = None
         self._config_lock = asyncio.Lock()
+        self._status_writer: StateWriter | None = None
         self._status_queue: asyncio.Queue[StateRecord] = asyncio.Queue()
         self._status_writing: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -76,6 +79,8 @@ class ConnectStores:
         """Write the states that wait, and close all readers."""
         self._is_closed = True
         if self._status_writing is not None:
+            if self._status_writer is not None:
+                self._status_writer.hurry(_LAST_WRITE_S)
             self._status_queue.put_nowait(StateRecord(b"", None))
             await self._status_writing
         for reader in (self._config_reader, self._status_reader, self._offset_reader):
@@ -128,7 +133,6 @@ class ConnectStores:
         self._status_queue.put_nowait(record)
 
     async def _write_statuses(self) -> None:
-        writer: StateWriter | None = None
         waiting: dict[bytes, StateRecord] = {}
         while waiting or not (self._is_closed and self._status_queue.empty()):
             if not waiting:
@@ -140,11 +144,13 @@ class ConnectStores:
                 waiting[record.key] = record
             waiting.pop(b"", None)
             try:
-                if writer is None:
-                    writer = await asyncio.to_thread(
+                if self._status_writer is None:
+                    self._status_writer = await asyncio.to_thread(
                         StateWriter, self._bootstrap, self._settings.status_topic, TIMEOUT_S
                     )
-                await asyncio.to_thread(writer.write, list(waiting.values()))
+                    if self._is_closed:
+                        self._status_writer.hurry(_LAST_WRITE_S)
+                await asyncio.to_thread(self._status_writer.write, list(waiting.values()))
                 waiting.clear()
             except ConnectFailed as error:
                 log.warning("states are not stored, and are written again: %s", error)

@@ -306,11 +306,10 @@ class ConnectWorker:
     def _may_start(self, task_id: TaskId, connector: ConnectorState) -> bool:
         """Say whether a task may begin: a source's only when the tasks before are fenced."""
         try:
-            return connector.is_fenced or self.plugins.find(connector.config["connector.class"]).kind == "sink"
-        except (InvalidConnectorConfig, KeyError) as error:
-            # The leader knows the class, this worker does not: an older version, or a package is missing here.
-            self._tell(task_id, "FAILED", f"this worker cannot run it: {error}")
-            return False
+            return connector.is_fenced or self.plugins.find(connector.config.get("connector.class", "")).kind == "sink"
+        except InvalidConnectorConfig:
+            # The leader knows the class, this worker does not: what starts the task fails, and tells why.
+            return True
 
     def _start(self, task_id: TaskId, connector: ConnectorState) -> None:
         config = (connector.tasks or ())[task_id.task]
@@ -383,6 +382,7 @@ class ConnectWorker:
         found = self.stores.configs.connectors.get(task_id.connector)
         if found is None:
             return
+        version = None
         with contextlib.suppress(InvalidConnectorConfig):
             version = self.plugins.find(found.config.get("connector.class", "")).version
-            self.stores.set_status(task_id, StoredStatus(UnitStatus(state, self.worker_id, trace, version), generation))
+        self.stores.set_status(task_id, StoredStatus(UnitStatus(state, self.worker_id, trace, version), generation))

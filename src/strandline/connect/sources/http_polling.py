@@ -8,7 +8,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -119,9 +119,13 @@ class HttpPollingSource(Source):
     Config = HttpPollingConfig
     config: HttpPollingConfig
 
+    @classmethod
+    def only_partition(cls, config: HttpPollingConfig) -> Mapping[str, str]:
+        return {"url": config.http_url}
+
     async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
         config = self.config
-        partition = {"url": config.http_url}
+        partition = self.only_partition(config)
         stored = dict(offsets.get(partition) or {})
         stored.pop("polled", None)
         progress = _Progress(**stored)

@@ -150,6 +150,10 @@ class ObjectSource(Source):
         for partition, offset in offsets:
             if set(partition) != {"url", "object"}:
                 raise InvalidConnectorConfig('the partition of an object is {"url": <store.url>, "object": <name>}')
+            if offset is not None and partition["url"] != config.store_url:
+                raise InvalidConnectorConfig(
+                    f"the partition {dict(partition)} is not read by this connector, which has another store.url"
+                )
             position = 0 if offset is None else offset.get(POSITION)
             if isinstance(position, bool) or not isinstance(position, int) or position < 0:
                 raise InvalidConnectorConfig(

@@ -65,6 +65,10 @@ class OtlpSource(Source):
         """The port that the source listens on."""
         return self._receiver.port
 
+    @classmethod
+    def only_partition(cls, config: Any) -> Mapping[str, str]:
+        return PARTITION
+
     async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
         sequence = int((offsets.get(PARTITION) or {}).get("sequence", 0))
         self._pending.begin(sequence)

@@ -11,6 +11,10 @@ TASK_CLASS: Final = "task.class"
 """What Connect adds to the config of each task."""
 
 
+MESSAGE_BYTES_MAX: Final = 10_000_000
+"""What producers of tasks send at most; the topic decides what it takes."""
+
+
 class ConnectTaskSettings(Config):
     """Converters and error handling. `connect/validation` declares them for users; here are their values."""
 

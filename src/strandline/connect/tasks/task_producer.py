@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from strandline.client.security import librdkafka_of
 from strandline.connect.herder.config_state import StateRecord
-from strandline.connect.herder.state_topics import quiet, translated
+from strandline.connect.herder.state_topics import PARTITIONER, quiet, translated
 from strandline.connect.tasks.conversion import OutFields, OutMessage
+from strandline.connect.tasks.settings import MESSAGE_BYTES_MAX
 
 TIMEOUT_S: Final = 60.0
 _QUEUED_KB_MAX: Final = 16 * 1024
@@ -41,11 +42,11 @@ class TaskProducer:
             | {
                 "client.id": transactional_id,
                 "log_level": 0,
-                "partitioner": "murmur2_random",
+                "partitioner": PARTITIONER,
                 "linger.ms": 5,
                 "queue.buffering.max.kbytes": _QUEUED_KB_MAX,
                 "queue.buffering.max.messages": _QUEUED_MAX,
-                "message.max.bytes": 10_000_000,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
             }
             | dict(overrides)
             | {

@@ -14,7 +14,7 @@ from strandline.connect.failures import ConnectFailed, RetriableFailure
 from strandline.connect.herder.config_state import TaskId
 from strandline.connect.herder.state_topics import quiet, translated
 from strandline.connect.tasks.metrics import TaskMetrics
-from strandline.connect.tasks.settings import ConnectTaskSettings
+from strandline.connect.tasks.settings import MESSAGE_BYTES_MAX, ConnectTaskSettings
 
 log = logging.getLogger("strandline.connect")
 
@@ -42,6 +42,16 @@ class RawRecord:
     @property
     def place(self) -> str:
         return f"{self.topic}-{self.partition} at offset {self.offset}"
+
+
+@dataclass(frozen=True)
+class _DeadLetter:
+    """A record on its way to the topic of dead letters."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp_ms: int
 
 
 class BadRecord(ConnectFailed):
@@ -76,7 +86,8 @@ class Tolerance:
         self._settings = settings
         self._metrics = metrics
         self._producer: Any = None
-        self._failed: list[Any] = []
+        self._failed: list[tuple[Any, _DeadLetter]] = []
+        """Dead letters that were not stored, each with the error of librdkafka."""
 
     def take(self, bad: BadRecord, raw: RawRecord | None) -> None:
         """Leave a record out, or raise what failed. A dead letter is sent before its offset is committed."""
@@ -92,42 +103,63 @@ class Tolerance:
             self._send(bad, raw)
 
     def flush(self) -> None:
-        """Wait until every dead letter is stored. Raise RetriableFailure if one is not."""
+        """Wait until every dead letter is stored. Raise ConnectFailed if one is not.
+
+        After a RetriableFailure the next call sends again what was not stored.
+        """
+        failed, self._failed = self._failed, []
+        try:
+            for _, letter in failed:
+                self._produce(letter)
+        except RetriableFailure:
+            self._failed = failed + self._failed
+            raise
         if self._producer is None:
             return
+        what = f"dead letters cannot be written to {self._settings.dead_letters}"
         left = self._producer.flush(FLUSH_S)
-        if left or self._failed:
-            why = self._failed[0].str() if self._failed else f"{left} are on their way after {FLUSH_S:g} s"
-            self._failed.clear()
-            raise RetriableFailure(f"dead letters cannot be written to {self._settings.dead_letters}: {why}")
+        if self._failed:
+            # librdkafka cannot always go on with an idempotent producer whose record was refused.
+            self._producer = None
+            raise translated(import_module("confluent_kafka").KafkaException(self._failed[0][0]), what)
+        if left:
+            raise RetriableFailure(f"{what}: {left} are on their way after {FLUSH_S:g} s")
 
     def _send(self, bad: BadRecord, raw: RawRecord) -> None:
-        kafka = import_module("confluent_kafka")
         headers: list[tuple[str, bytes | None]] = list(raw.headers)
         if self._settings.dead_letter_headers:
             headers += self._context(bad, raw)
+        self._produce(_DeadLetter(raw.key, raw.value, tuple(headers), max(raw.timestamp_ms, 0)))
+        self._metrics.dead_letters += 1
+
+    def _produce(self, letter: _DeadLetter) -> None:
+        topic = self._settings.dead_letters
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                self._failed.append((error, letter))
+
+        kafka = import_module("confluent_kafka")
         try:
             if self._producer is None:
-                settings = {"client.id": f"connector-dlq-producer-{self._task}", "log_level": 0}
-                self._producer = kafka.Producer(
-                    librdkafka_of(self._bootstrap) | settings | {"enable.idempotence": True}, logger=quiet
-                )
+                settings = {
+                    "client.id": f"connector-dlq-producer-{self._task}",
+                    "log_level": 0,
+                    "enable.idempotence": True,
+                    "message.max.bytes": MESSAGE_BYTES_MAX,
+                }
+                self._producer = kafka.Producer(librdkafka_of(self._bootstrap) | settings, logger=quiet)
             self._producer.produce(
-                self._settings.dead_letters,
-                key=raw.key,
-                value=raw.value,
-                headers=headers,
-                timestamp=max(raw.timestamp_ms, 0),
-                on_delivery=self._delivered,
+                topic,
+                key=letter.key,
+                value=letter.value,
+                headers=list(letter.headers),
+                timestamp=letter.timestamp_ms,
+                on_delivery=delivered,
             )
             self._producer.poll(0)
         except (kafka.KafkaException, BufferError) as error:
-            raise translated(error, f"a dead letter cannot be written to {self._settings.dead_letters}") from error
-        self._metrics.dead_letters += 1
-
-    def _delivered(self, error: Any, message: Any) -> None:
-        if error is not None:
-            self._failed.append(error)
+            raise translated(error, f"a dead letter cannot be written to {topic}") from error
 
     def _context(self, bad: BadRecord, raw: RawRecord) -> list[tuple[str, bytes | None]]:
         told = {
