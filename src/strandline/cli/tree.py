@@ -41,17 +41,27 @@ COMMANDS: dict[str, Entry] = {
     "serve": Entry("Run a node.", "node.serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "node.dev:dev"),
     "topic": Entry(
-        "Create, list, describe, alter, compact, check, trim and delete topics.",
+        "Create, list, describe, alter, compact, check, trim and delete topics; name hot keys.",
         verbs=(
             ("create", "topic.create:create", "Create topics and wait until they can be used."),
             ("list", "topic.listing:list_topics", "List topics."),
             ("describe", "topic.describe:describe", "Show a topic: partitions, offsets, sizes, settings."),
-            ("alter", "topic.alter:alter", "Add partitions, set and unset settings."),
+            ("alter", "topic.alter:alter", "Add partitions, change settings, make it tiered or local."),
+            ("clone", "storage.clone:clone", "Make a topic that shares the tiered segments of another."),
             ("compact", "topic.compact:compact", "Say what compaction does when, or compact now."),
             ("scrub", "topic.scrub:scrub", "Say when files were last checked, or check them now."),
+            ("hot", "topic.hot:hot", "Name the heaviest keys and the partitions that are too full."),
             ("verify", "topic.verify:verify", "Compare a topic with the hashes on the audit topic."),
+            ("cost", "topic.cost:cost", "Estimate the cost a month, as a local, tiered and object topic."),
             ("trim", "topic.remove:trim", "Delete the records before an offset or a time."),
             ("delete", "topic.remove:delete", "Delete topics and every record in them."),
+        ),
+    ),
+    "storage": Entry(
+        "Look at the object store of tiered topics, repair it, restore a cluster from it.",
+        verbs=(
+            ("check", "storage.check:check", "Compare the store with its metadata; exit code 5 if they differ."),
+            ("restore", "storage.restore:restore", "Build a cluster from the checkpoints in a store."),
         ),
     ),
     "user": Entry(
@@ -205,6 +215,10 @@ COMMANDS: dict[str, Entry] = {
     "registry": Entry(
         "Run the schema registry.",
         verbs=(("serve", "registry.serve:serve", "Serve schemas beside a cluster, over Confluent's REST API."),),
+    ),
+    "console": Entry(
+        "Run the web console.",
+        verbs=(("serve", "console.serve:serve", "Serve pages about clusters to browsers."),),
     ),
     "schema": Entry(
         "List, show, register, compare, check, repair and delete schemas in a registry.",

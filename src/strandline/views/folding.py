@@ -55,12 +55,31 @@ Offsets = Mapping[int, int]
 _numbers = itertools.count()
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """A database in memory that goes to a temporary directory before it goes beyond it, and nowhere else."""
+CONFINED_MEMORY: Final = "512MB"
+
+
+def connect(*, is_confined: bool = False) -> duckdb.DuckDBPyConnection:
+    """A database in memory that goes to a temporary directory before it goes beyond it, and nowhere else.
+
+    One that is confined has a thread and little memory, and its SQL, which may be a stranger's, reads no file, no
+    address and no variable of this process.
+    """
     spill = os.path.join(tempfile.gettempdir(), f"strandline-views-{os.getuid()}-{os.getpid()}")
     connection = duckdb.connect(config={"temp_directory": spill, "autoinstall_known_extensions": "false"})
     # Times are shown as they are stored; a machine's own zone would make two machines disagree.
     connection.execute("SET TimeZone = 'UTC'")
+    if is_confined:
+        for setting in (
+            f"memory_limit = '{CONFINED_MEMORY}'",
+            f"max_temp_directory_size = '{CONFINED_MEMORY}'",
+            "threads = 1",
+            "python_enable_replacements = false",
+            "autoload_known_extensions = false",
+            "enable_external_access = false",
+            # Last, because nothing can be set after it.
+            "lock_configuration = true",
+        ):
+            connection.execute(f"SET {setting}")
     return connection
 
 

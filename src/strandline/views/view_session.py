@@ -91,10 +91,17 @@ class ViewSession:
         *,
         directory: str | Path = DIRECTORY,
         timeout_s: float = 60.0,
-        client_config: Mapping[str, str] | None = None,
+        client_config: Mapping[str, str] | ClientSecurity | None = None,
+        is_confined: bool = False,
     ) -> None:
-        """Raise InvalidConfig if the security settings of the `client_config` cannot be followed."""
-        security = security_of(bootstrap) if client_config is None else ClientSecurity.spoken(client_config)
+        """Raise InvalidConfig if the security settings of the `client_config` cannot be followed.
+
+        In a session that is confined SQL reads views and nothing else of this machine; it keeps no snapshots.
+        """
+        if isinstance(client_config, ClientSecurity):
+            security = client_config
+        else:
+            security = security_of(bootstrap) if client_config is None else ClientSecurity.spoken(client_config)
         with plainly():
             self.client = ClusterClient(
                 ClientSettings(bootstrap, client_id="strandline-views", api_timeout_s=timeout_s, security=security)
@@ -102,7 +109,7 @@ class ViewSession:
         self.bootstrap = bootstrap if client_config is None else SecuredServers(bootstrap, security)
         self.directory = Path(directory)
         self.catalog = Catalog(self.client)
-        self._connection = connect()
+        self._connection = connect(is_confined=is_confined)
         self._registry: RegistryFunctions | None = None
         self._stores: dict[tuple[str, UUID], ViewStore] = {}
         self._by_hand: dict[str, ViewDefinition] = {}
@@ -124,6 +131,15 @@ class ViewSession:
             self._stores.clear()
             self._connection.close()
             self.client.close()
+
+    def interrupt(self) -> None:
+        """Have the query that runs fail. Any thread may call this."""
+        self._connection.interrupt()
+
+    def names_in(self, sql: str) -> list[str]:
+        """Return the views that a query names. Raise QueryRefused if it is not one SELECT."""
+        with self._lock:
+            return self._names_in(sql)
 
     def add(self, definition: ViewDefinition) -> None:
         """A view that the cluster does not know of."""

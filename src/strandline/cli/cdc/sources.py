@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed
-from strandline.cli.connect.access import FAILED, ConnectApi, first_sentence
+from strandline.cli.connect.worker_api import FAILED, ConnectApi, first_sentence
 
 PLACE: Final = "strandline.cdc."
 """The package of all sources that capture changes."""

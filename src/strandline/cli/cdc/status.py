@@ -13,7 +13,8 @@ from strandline.cli.common.options import AsJson, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.common.watching import EVERY_S_DEFAULT, Every, Watch, watch
-from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
+from strandline.cli.connect.worker_api import ConnectApi
 from strandline.lag.verdict import span
 
 

@@ -21,7 +21,7 @@ from strandline.cli.common.options import AsJson, GroundBootstrap, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.progress import Progress
-from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
 from strandline.cli.connect.comparing import Comparing, show, stored_offsets
 from strandline.cli.connect.local_connector import (
     ConnectorFileName,
@@ -32,6 +32,7 @@ from strandline.cli.connect.local_connector import (
     plain_failures,
 )
 from strandline.cli.connect.topic_reading import Place, Span, read_spans, spans_of, topics_of
+from strandline.cli.connect.worker_api import ConnectApi
 
 if TYPE_CHECKING:
     from strandline.cdc.model import ComparableSource

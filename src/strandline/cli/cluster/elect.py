@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from strandline.cli.cluster.elections import check_elected, elect_leaders, election_lines, unclean_lines
 from strandline.cli.cluster.reading import read_state, require_quorum
-from strandline.cli.cluster.state import ClusterState, PartitionState
+from strandline.cli.cluster.state import PartitionState
 from strandline.cli.common import completion
-from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect, kafka_api
-from strandline.cli.common.failures import CommandFailed, UsageFailed, no_answer, topic_not_found
+from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
+from strandline.cli.common.failures import UsageFailed, topic_not_found
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-
-_NOT_NEEDED = "ELECTION_NOT_NEEDED"
 
 
 def elect(
@@ -66,52 +65,17 @@ def elect(
             else "every partition is led by its preferred replica, or cannot be"
         )
         return
-    plan = _unclean_plan(state, chosen) if unclean else _plan(chosen)
+    plan = unclean_lines(state, chosen) if unclean else election_lines(chosen)
     confirm(output, plan, yes=yes, question="Elect them?", undone="nothing was changed")
     _elect(output, cluster, chosen, unclean=unclean)
 
 
-def _plan(chosen: list[PartitionState]) -> list[str]:
-    lines = [f"{count(len(chosen), 'partition')} to give back"]
-    return lines + [f"  {each.name}: led by {each.leader}, to be led by {each.preferred}" for each in chosen]
-
-
-def _unclean_plan(state: ClusterState, chosen: list[PartitionState]) -> list[str]:
-    lines = [f"{count(len(chosen), 'partition')}: acknowledged records may be LOST FOR GOOD"]
-    return lines + [
-        f"  {each.name}: {state.why_offline(each)}; another of {each.replicas} takes over" for each in chosen
-    ]
-
-
 def _elect(output: Output, cluster: Cluster, chosen: list[PartitionState], *, unclean: bool) -> None:
-    kinds = kafka_api().ElectionType
-    kind = kinds.UNCLEAN if unclean else kinds.PREFERRED
-    wanted = [kafka_api().TopicPartition(each.topic, each.index) for each in chosen]
-    admin: Any = cluster.admin()
-    with cluster.errors("cannot elect leaders"):
-        try:
-            # Its own timeouts cannot be given: confluent-kafka 2.16 counts its arguments wrongly then.
-            answers = admin.elect_leaders(kind, wanted).result(cluster.timeout_s)
-        except TimeoutError:
-            raise no_answer(cluster.bootstrap, "elections took longer than --timeout") from None
-    failed = []
-    elected = 0
-    for place, error in answers.items():
-        is_done = error is None or _error_name(error) == _NOT_NEEDED
-        elected += is_done
-        if not is_done:
-            failed.append(f"{place.topic}-{place.partition}: {error}")
-        if output.as_json:
-            reason = None if is_done else str(error)
-            output.json_line({"topic": place.topic, "partition": place.partition, "elected": is_done, "error": reason})
-    if not output.as_json:
-        output.line(f"{count(elected, 'leader')} elected")
-    if failed:
-        more = f"; and {len(failed) - 1:,} more" if len(failed) > 1 else ""
-        raise CommandFailed(f"not elected: {failed[0]}{more}", hint="`strandline cluster health` says why")
-
-
-def _error_name(error: Any) -> str:
-    """librdkafka gives an exception here, or its error, by version."""
-    plain = error.args[0] if isinstance(error, BaseException) else error
-    return str(plain.name())
+    outcome = elect_leaders(cluster, chosen, unclean=unclean)
+    if output.as_json:
+        for (topic, partition), error in outcome.items():
+            told = {"topic": topic, "partition": partition, "elected": error is None, "error": error}
+            output.json_line(told)
+    else:
+        output.line(f"{count(sum(error is None for error in outcome.values()), 'leader')} elected")
+    check_elected(outcome.items())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from strandline.cli.cluster.cluster_rows import quorum_row
 from strandline.cli.cluster.reading import read_quorum
-from strandline.cli.cluster.state import QuorumDescription, QuorumNode
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.failures import CommandFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
@@ -24,7 +24,7 @@ def quorum(
     if found is None:
         raise CommandFailed("this cluster does not offer DescribeQuorum")
     output = Output(as_json=as_json)
-    rows = [_row(found, node) for node in found.nodes]
+    rows = [quorum_row(found, node) for node in found.nodes]
     if as_json:
         output.json_line(
             {
@@ -41,24 +41,6 @@ def quorum(
     output.line("")
     columns = ["node", "role", "address", "log end", "behind", "last fetch", "last in step"]
     output.table(columns, [_cells(row) for row in rows])
-
-
-def _row(quorum: QuorumDescription, node: QuorumNode) -> dict[str, Any]:
-    role = "leader" if node.node_id == quorum.leader_id else "voter" if node.is_voter else "observer"
-    return {
-        "node": node.node_id,
-        "role": role,
-        "address": node.address,
-        "directory_id": node.directory_id,
-        "log_end_offset": node.log_end_offset if node.log_end_offset >= 0 else None,
-        "lag_records": max(0, quorum.end_offset - node.log_end_offset) if node.log_end_offset >= 0 else None,
-        "last_fetch_ms_ago": _ago_ms(quorum, node.last_fetch_ms),
-        "last_caught_up_ms_ago": _ago_ms(quorum, node.last_caught_up_ms),
-    }
-
-
-def _ago_ms(quorum: QuorumDescription, when_ms: int) -> int | None:
-    return max(0, quorum.now_ms - when_ms) if when_ms >= 0 else None
 
 
 def _cells(row: dict[str, Any]) -> list[object]:

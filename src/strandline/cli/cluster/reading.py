@@ -48,11 +48,16 @@ def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
         metadata = admin.list_topics(timeout=cluster.timeout_s)
     partitions = _partitions(metadata)
     state = ClusterState(metadata.cluster_id or "", _brokers(metadata), tuple(partitions))
+    return completed(cluster, state, with_disks=with_disks)
+
+
+def completed(cluster: Cluster, state: ClusterState, *, with_disks: bool = False) -> ClusterState:
+    """Return a state that has only metadata with everything else that the cluster tells."""
     if is_spoken(cluster):
         state = _told_plainly(cluster, state)
         if with_disks:
             state = replace(state, brokers=tuple(_with_disk(cluster, broker) for broker in state.brokers))
-    return replace(state, partitions=tuple(_with_minimum(cluster, admin, state.partitions)))
+    return replace(state, partitions=tuple(_with_minimum(cluster, state.partitions)))
 
 
 def _brokers(metadata: Any) -> tuple[BrokerState, ...]:
@@ -201,10 +206,10 @@ def _with_disk(cluster: Cluster, broker: BrokerState) -> BrokerState:
     return replace(broker, disk=disk)
 
 
-def _with_minimum(cluster: Cluster, admin: Any, partitions: Sequence[PartitionState]) -> Iterable[PartitionState]:
+def _with_minimum(cluster: Cluster, partitions: Sequence[PartitionState]) -> Iterable[PartitionState]:
     """`min.insync.replicas` matters only where a replica is missing, so only those topics are asked about."""
     topics = sorted({each.topic for each in partitions if each.missing or each.leader is None})
-    minima = _minima_plainly(cluster, topics) if is_spoken(cluster) else _minima(cluster, admin, topics)
+    minima = _minima_plainly(cluster, topics) if is_spoken(cluster) else _minima(cluster, topics)
     # Where the setting asks for more than there are, the number of replicas is what Apache Kafka takes.
     return (
         replace(each, in_sync_min=min(minima[each.topic], len(each.replicas))) if each.topic in minima else each
@@ -231,8 +236,8 @@ def _minima_plainly(cluster: Cluster, topics: list[str]) -> dict[str, int]:
     return found
 
 
-def _minima(cluster: Cluster, admin: Any, topics: list[str]) -> dict[str, int]:
-    api, kafka = admin_api(), kafka_api()
+def _minima(cluster: Cluster, topics: list[str]) -> dict[str, int]:
+    admin, api, kafka = cluster.admin(), admin_api(), kafka_api()
     found: dict[str, int] = {}
     for begin in range(0, len(topics), TOPICS_PER_REQUEST):
         some = topics[begin : begin + TOPICS_PER_REQUEST]

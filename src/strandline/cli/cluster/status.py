@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
+from strandline.cli.cluster.cluster_rows import node_rows, partition_lines
 from strandline.cli.cluster.reading import read_state
-from strandline.cli.cluster.state import BrokerState, ClusterState, listed
+from strandline.cli.cluster.state import ClusterState
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.common.plain_words import count, size
+from strandline.cli.common.plain_words import size
 from strandline.cli.common.watching import EVERY_S_DEFAULT, Every, Watch, watch
 
 
@@ -37,44 +37,6 @@ def status(
         watch(output, look, every_s=every)
     else:
         look()
-
-
-def node_rows(state: ClusterState) -> list[dict[str, Any]]:
-    """One row for each node: brokers, and controllers that are nothing else."""
-    leaders = Counter(each.leader for each in state.partitions)
-    replicas = Counter(replica for each in state.partitions for replica in each.replicas)
-    lagging = Counter(replica for each in state.partitions for replica in each.missing)
-    quorum = state.quorum
-    addresses = {node.node_id: node.address for node in quorum.voters} if quorum is not None else {}
-    silent = set(quorum.silent_voters()) if quorum is not None else set()
-    rows = []
-    for node_id, roles in state.roles().items():
-        broker = state.broker(node_id)
-        disk = broker.disk if broker is not None else None
-        rows.append(
-            {
-                "node": node_id,
-                "roles": roles,
-                "active_controller": quorum is not None and quorum.leader_id == node_id,
-                "address": broker.address if broker is not None else addresses.get(node_id),
-                "rack": broker.rack if broker is not None else None,
-                "state": _state_of(broker, is_silent=node_id in silent),
-                "leaders": leaders[node_id],
-                "replicas": replicas[node_id],
-                "out_of_sync": lagging[node_id],
-                "logs_bytes": None if disk is None else disk.logs_bytes,
-                "disk_total_bytes": None if disk is None else disk.total_bytes,
-                "disk_usable_bytes": None if disk is None else disk.usable_bytes,
-                "failed_directories": None if disk is None else disk.failed_directories,
-            }
-        )
-    return rows
-
-
-def _state_of(broker: BrokerState | None, *, is_silent: bool) -> str:
-    if broker is None:
-        return "silent" if is_silent else "up"
-    return "up" if broker.is_up else "down"
 
 
 def as_json_object(state: ClusterState) -> dict[str, Any]:
@@ -118,24 +80,6 @@ def _quorum_words(state: ClusterState) -> str:
     silent = quorum.silent_voters()
     missing = f"; not heard of: {', '.join(map(str, silent))}" if silent else ""
     return f"node {quorum.leader_id} leads epoch {quorum.epoch}; voters {voters}{missing}"
-
-
-def partition_lines(state: ClusterState) -> list[str]:
-    """Return the partitions in words: how many there are, and of those that are not whole which and why."""
-    replicas = sum(len(each.replicas) for each in state.partitions)
-    total = f"{count(len(state.partitions), 'partition')}, {count(replicas, 'replica')}"
-    lines = []
-    offline = state.offline()
-    if offline:
-        lines.append(f"{len(offline):,} without a leader: {listed(offline)}; {state.why_offline(offline[0])}")
-    for node_id, missing in state.missing_by_broker().items():
-        lines.append(f"{len(missing):,} lack a replica, because {state.why_missing(node_id)}: {listed(missing)}")
-    refusing = state.refusing_writes()
-    if refusing:
-        lines.append(f"{len(refusing):,} refuse acks=all, too few replicas are in sync: {listed(refusing)}")
-    if state.reassignments:
-        lines.append(f"{count(len(state.reassignments), 'partition')} being moved")
-    return [f"{total}: all in sync", *lines] if not (offline or state.under_replicated()) else [total, *lines]
 
 
 def _cells(row: dict[str, Any]) -> list[object]:

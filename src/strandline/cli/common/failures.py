@@ -5,10 +5,11 @@
 2    the command was called wrongly
 3    a topic, partition, file or other thing that was named does not exist
 4    the cluster cannot be reached, or did not answer in time
-5    `doctor`, `cluster health`, `txn why`, `queue why`, `topic scrub`, `topic verify`, `advise`, `contract check`,
-     `contract diff`, or `group lag` with a limit found something wrong, `acl explain` something denied, `schema check`,
-     `schema compat` or `schema evolve` something incompatible, or a record that does not decode; `connect status`,
-     `connect validate` and `connect verify` a connector that failed, a wrong setting, a row that differs
+5    `doctor`, `cluster health`, `txn why`, `queue why`, `topic scrub`, `topic verify`, `storage check`, `advise`,
+     `contract check`, `contract diff`, or `group lag` with a limit found something wrong, `acl explain` something
+     denied, `schema check`, `schema compat` or `schema evolve` something incompatible, or a record that does not
+     decode; `connect status`, `connect validate` and `connect verify` a connector that failed, a wrong setting, a row
+     that differs
 130  Ctrl-C before the work was done
 """
 

@@ -14,9 +14,9 @@ from strandline.cli.common.options import AsJson, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
 from strandline.cli.connect.connector_files import read_connector_file
-from strandline.cli.connect.validate import checked_by_worker, sentence_of
+from strandline.cli.connect.worker_api import ConnectApi, checked_by_worker, sentence_of
 
 HIDDEN: Final = "[hidden]"
 """What a worker shows for a password."""

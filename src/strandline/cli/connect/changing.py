@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
-from strandline.cli.common.failures import NotFound, Unreachable
 from strandline.cli.common.options import AsJson, Timeout, Yes
 from strandline.cli.common.output import Output
 from strandline.cli.common.plans import confirm
-from strandline.cli.connect.access import (
-    FAILED,
-    URL_DEFAULT,
-    CaFile,
-    ConnectApi,
-    ConnectorName,
-    TokenFile,
-    WorkerUrl,
-)
-
-_LOOK_S: Final = 0.1
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectorName, TokenFile, WorkerUrl
+from strandline.cli.connect.worker_api import FAILED, ConnectApi, restart_units, set_state
 
 
 def restart(
@@ -37,14 +26,7 @@ def restart(
 ) -> None:
     """Restart a connector and its tasks that have failed; all tasks with --tasks, nothing else with --failed."""
     api, output = ConnectApi(url, timeout, ca=ca, token_file=token_file), Output(as_json=as_json)
-    is_plain = not tasks and not failed
-    # Kafka's request without options leaves tasks that have failed as they are.
-    told = api.ask("POST", "connectors", name, "restart", includeTasks=tasks or is_plain, onlyFailed=failed or is_plain)
-    units = [("connector", told["connector"]), *((f"task {each['id']}", each) for each in told["tasks"])]
-    restarted = [unit for unit, each in units if each["state"] == "RESTARTING"]
-    if is_plain and "connector" not in restarted:
-        api.ask("POST", "connectors", name, "restart")
-        restarted.insert(0, "connector")
+    restarted = restart_units(api, name, tasks=tasks, failed=failed)
     if as_json:
         output.json_line({"connector": name, "restarted": restarted})
     elif restarted:
@@ -111,32 +93,6 @@ def delete(
     else:
         output.line(f"{name} is deleted")
     output.flush()
-
-
-def set_state(api: ConnectApi, name: str, verb: str, wanted: str, timeout_s: float) -> dict[str, Any]:
-    """Pause, resume or stop a connector, and wait until it is so. Return its last status; what failed stays failed."""
-    api.ask("PUT", "connectors", name, verb)
-    until = time.monotonic() + timeout_s
-    while True:
-        units: list[dict[str, Any]] = []
-        try:
-            told: dict[str, Any] = api.ask("GET", "connectors", name, "status")
-            units = [told["connector"], *told["tasks"]]
-        except NotFound:
-            # A connector that is new has no state yet.
-            told = {}
-        others = [each["state"] for each in units if each["state"] not in (wanted, FAILED)]
-        # Tasks of one that is resumed are started a little later.
-        is_whole = wanted != "RUNNING" or len(units) > 1 or any(each["state"] == FAILED for each in units)
-        if units and not others and is_whole:
-            return told
-        if time.monotonic() > until:
-            state = others[0] if others else "without tasks"
-            raise Unreachable(
-                f"{name} was told to {verb}, and is {state} after {timeout_s:g} s",
-                hint=f"`strandline connect status {name}` says how it is",
-            )
-        time.sleep(_LOOK_S)
 
 
 def _set(api: ConnectApi, name: str, verb: str, wanted: str, as_json: bool, timeout_s: float) -> None:

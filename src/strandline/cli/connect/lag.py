@@ -14,8 +14,9 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, 
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.watching import EVERY_S_DEFAULT, Every, Watch, watch
-from strandline.cli.connect.access import FAILED, URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl, first_sentence
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
 from strandline.cli.connect.offsets import text
+from strandline.cli.connect.worker_api import FAILED, ConnectApi, first_sentence
 from strandline.cli.group.lag_counts import Lag
 from strandline.cli.group.lag_reading import GroupLag, LagReading, PositionLag
 from strandline.lag.verdict import LagVerdict, rate, span

@@ -7,7 +7,8 @@ from typing import Any
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.options import AsJson, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.connect.access import FAILED, URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
+from strandline.cli.connect.worker_api import FAILED, ConnectApi
 
 
 def list_connectors(

@@ -8,7 +8,8 @@ from typing import Any
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.options import AsJson, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectApi, ConnectorName, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectorName, TokenFile, WorkerUrl
+from strandline.cli.connect.worker_api import ConnectApi
 
 
 def offsets(

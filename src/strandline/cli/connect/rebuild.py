@@ -17,8 +17,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
 from strandline.cli.common.progress import Progress
-from strandline.cli.connect.access import CaFile, ConnectApi, TokenFile
-from strandline.cli.connect.changing import set_state
+from strandline.cli.connect.access import CaFile, TokenFile
 from strandline.cli.connect.comparing import Comparing, TargetComparison, lines_of, show
 from strandline.cli.connect.local_connector import (
     ConnectorFileName,
@@ -30,6 +29,7 @@ from strandline.cli.connect.local_connector import (
     plain_failures,
 )
 from strandline.cli.connect.topic_reading import Place, Span, read_spans, spans_of, topics_of
+from strandline.cli.connect.worker_api import ConnectApi, set_state
 
 if TYPE_CHECKING:
     from strandline.connect.tasks.conversion import Conversion

@@ -12,15 +12,8 @@ from strandline.cli.common.failures import CommandFailed, ExitCode
 from strandline.cli.common.options import AsJson, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
-from strandline.cli.connect.access import (
-    FAILED,
-    URL_DEFAULT,
-    CaFile,
-    ConnectApi,
-    TokenFile,
-    WorkerUrl,
-    first_sentence,
-)
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
+from strandline.cli.connect.worker_api import FAILED, ConnectApi, first_sentence
 
 
 def status(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -12,23 +12,15 @@ from strandline.cli.common.failures import CommandFailed, ExitCode
 from strandline.cli.common.options import AsJson, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
-from strandline.cli.connect.access import CaFile, ConnectApi, TokenFile, WorkerRefused
+from strandline.cli.connect.access import CaFile, TokenFile
 from strandline.cli.connect.connector_files import read_connector_file
 from strandline.cli.connect.local_connector import ConnectorFileName
-
-CLASS: Final = "connector.class"
+from strandline.cli.connect.worker_api import CLASS, ConnectApi, WrongSetting, checked_by_worker, sentence_of
 
 AskedUrl = Annotated[
     str | None,
     typer.Option("--url", metavar="URL", help="Ask this worker, which has its own connectors, paths and secrets."),
 ]
-
-
-class WrongSetting(NamedTuple):
-    """A wrong setting, None if the config as a whole is wrong."""
-
-    setting: str | None
-    message: str
 
 
 def validate(
@@ -63,29 +55,6 @@ def validate(
     output.flush()
     if wrong:
         raise CommandFailed(f"{file} has {count(wrong, 'error')}", code=ExitCode.UNHEALTHY)
-
-
-def sentence_of(finding: WrongSetting) -> str:
-    """Return a message that names its setting."""
-    message = finding.message.replace("\n", " ")
-    return message if finding.setting is None or finding.setting in message else f"{finding.setting}: {message}"
-
-
-def checked_by_worker(api: ConnectApi, config: Mapping[str, str]) -> Iterator[WrongSetting]:
-    """Yield what a worker finds wrong with a config, one error for each setting."""
-    plugin = config.get(CLASS)
-    if not plugin:
-        yield WrongSetting(CLASS, f'Missing required configuration "{CLASS}" which has no default value.')
-        return
-    try:
-        told = api.ask("PUT", "connector-plugins", plugin, "config", "validate", body=dict(config))
-    except WorkerRefused as refused:
-        yield WrongSetting(None, refused.message)
-        return
-    for each in told["configs"]:
-        # Kafka's rules say more of a wrong value, but the first of them is what is wrong.
-        for message in each["value"]["errors"][:1]:
-            yield WrongSetting(each["value"]["name"], message)
 
 
 def _by_us(output: Output, name: str, config: Mapping[str, str], worker: Mapping[str, str]) -> Iterator[WrongSetting]:

@@ -14,7 +14,7 @@ from strandline.cli.common.failures import CommandFailed, ExitCode, NotFound, Us
 from strandline.cli.common.options import AsJson, GroundBootstrap, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
-from strandline.cli.connect.access import URL_DEFAULT, CaFile, ConnectApi, TokenFile, WorkerUrl
+from strandline.cli.connect.access import URL_DEFAULT, CaFile, TokenFile, WorkerUrl
 from strandline.cli.connect.comparing import Comparing, TargetComparison, show, stored_offsets
 from strandline.cli.connect.local_connector import (
     HIDDEN,
@@ -26,6 +26,7 @@ from strandline.cli.connect.local_connector import (
     plain_failures,
 )
 from strandline.cli.connect.topic_reading import Place, topics_of
+from strandline.cli.connect.worker_api import ConnectApi
 
 if TYPE_CHECKING:
     from strandline.connect.sinks.verifiable import VerifiableSink

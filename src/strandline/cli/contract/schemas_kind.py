@@ -21,8 +21,9 @@ from strandline.cli.contract.schema_contract import (
     subject_details,
     subject_losses,
 )
-from strandline.cli.schema.access import RegistryRefused, SchemaApi, schema_body
+from strandline.cli.schema.access import schema_body
 from strandline.cli.schema.reasons import CompatReason, ask_registry, compare_here, level_of
+from strandline.cli.schema.registry_api import RegistryRefused, SchemaApi
 from strandline.cli.schema.sources import SchemaSources, engines_for
 from strandline.cli.schema.texts import diff_lines, readable
 from strandline.documents.fields import Fields

@@ -15,6 +15,7 @@ from strandline.cli.common.failures import Unreachable
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.doctor.disk_forecast import UPTIME_S_MIN, Growth, forecast, growth
 from strandline.cli.doctor.findings import Finding, ok, problem, warning
+from strandline.cli.doctor.object_store import tier_findings
 from strandline.cli.topic.storage_reading import StoredReplica
 from strandline.cli.topic.storage_words import damage_words, is_compacted, reason_words
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest
@@ -48,6 +49,7 @@ def findings_of(answers: list[DescribeStorageResponse]) -> Iterator[Finding]:
         *damage_findings(replicas),
         *cleaning_findings(replicas),
         *forecast_findings(answers),
+        *tier_findings(answers),
     ]
     yield from found
     if not found:

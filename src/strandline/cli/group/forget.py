@@ -23,28 +23,38 @@ from strandline.errors import ErrorCode
 def forget_positions(
     cluster: Cluster, output: Output, group_ids: list[str], selections: list[str], *, yes: bool
 ) -> None:
-    if not is_spoken(cluster):
-        # librdkafka's Python client has no call for it.
-        raise not_spoken("positions cannot be deleted")
-    wanted = {group_id: _chosen(cluster, group_id, selections) for group_id in group_ids}
-    for group_id, places in wanted.items():
-        if not places:
-            raise CommandFailed(f"group {group_id!r} has no position there", hint="see `strandline group describe`")
-    plan = [
-        f"delete {count(len(places), 'position')} of group {group_id}, for good: {partitions_words(places)}"
-        for group_id, places in wanted.items()
-    ]
+    wanted = {group_id: chosen_positions(cluster, group_id, selections) for group_id in group_ids}
+    plan = [forgetting_line(group_id, places) for group_id, places in wanted.items()]
     confirm(output, plan, yes=yes, question="Delete?", undone="nothing was deleted")
     refused: list[str] = []
     for group_id, places in wanted.items():
-        _forget(cluster, output, group_id, places, refused)
+        for (topic, partition), reason in delete_positions(cluster, group_id, places).items():
+            if reason is not None:
+                refused.append(f"{topic}-{partition}: {reason}")
+            if output.as_json:
+                deleted = {"group": group_id, "topic": topic, "partition": partition, "deleted": reason is None}
+                output.json_line(deleted)
+            elif reason is None:
+                output.line(f"deleted the position of {group_id} in {topic}-{partition}")
+    check_deleted(refused)
+
+
+def forgetting_line(group_id: str, places: list[Place]) -> str:
+    return f"delete {count(len(places), 'position')} of group {group_id}, for good: {partitions_words(places)}"
+
+
+def check_deleted(refused: list[str]) -> None:
+    """Raise CommandFailed for positions that the cluster kept."""
     if refused:
         more = f"; and {len(refused) - 1:,} more" if len(refused) > 1 else ""
         raise CommandFailed(f"not deleted: {refused[0]}{more}", hint="positions in topics that members read stay")
 
 
-def _chosen(cluster: Cluster, group_id: str, selections: list[str]) -> list[Place]:
-    """Of what the group has committed. A topic may be gone; its positions can go, too."""
+def chosen_positions(cluster: Cluster, group_id: str, selections: list[str]) -> list[Place]:
+    """Return what the group has committed of a selection. A topic may be gone; its positions can go, too."""
+    if not is_spoken(cluster):
+        # librdkafka's Python client has no call for it.
+        raise not_spoken("positions cannot be deleted")
     committed = committed_offsets(cluster, group_id)
     chosen = set()
     for selection in selections:
@@ -53,10 +63,13 @@ def _chosen(cluster: Cluster, group_id: str, selections: list[str]) -> list[Plac
         except ValueError as error:
             raise UsageFailed(f"--topic {error}") from None
         chosen |= {place for place in committed if place[0] == topic and (partitions is None or place[1] in partitions)}
+    if not chosen:
+        raise CommandFailed(f"group {group_id!r} has no position there", hint="see `strandline group describe`")
     return sorted(chosen)
 
 
-def _forget(cluster: Cluster, output: Output, group_id: str, places: list[Place], refused: list[str]) -> None:
+def delete_positions(cluster: Cluster, group_id: str, places: list[Place]) -> dict[Place, str | None]:
+    """Delete positions; return by place None, or why the cluster kept it."""
     doing = f"cannot delete positions of group {group_id!r}"
     topics = sorted({topic for topic, _ in places})
     request = OffsetDeleteRequest(
@@ -82,20 +95,8 @@ def _forget(cluster: Cluster, output: Output, group_id: str, places: list[Place]
         return answer
 
     answer = ask_coordinator(cluster, group_id, ask, doing=doing)
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            place = f"{topic.name}-{partition.partition_index}"
-            is_deleted = partition.error_code == ErrorCode.NONE
-            if not is_deleted:
-                refused.append(f"{place}: {error_name(partition.error_code)}")
-            if output.as_json:
-                output.json_line(
-                    {
-                        "group": group_id,
-                        "topic": topic.name,
-                        "partition": partition.partition_index,
-                        "deleted": is_deleted,
-                    }
-                )
-            elif is_deleted:
-                output.line(f"deleted the position of {group_id} in {place}")
+    return {
+        (topic.name, each.partition_index): None if each.error_code == ErrorCode.NONE else error_name(each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    }

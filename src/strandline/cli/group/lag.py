@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.common.watching import EVERY_S_DEFAULT, Every, Watch, watch
 from strandline.cli.group.lag_counts import Lag
 from strandline.cli.group.lag_reading import GroupLag, LagReading, PositionLag
+from strandline.cli.group.lag_words import furthest_behind_s, position_object, soonest_loss_s, verdict_words
 from strandline.lag.figures import NEVER, Figures
 from strandline.lag.verdict import LagVerdict, rate, span
 
@@ -94,7 +95,7 @@ def lag(
         if as_json:
             for each in groups:
                 for position in each.positions:
-                    output.json_line(_as_json(each, position))
+                    output.json_line(position_object(each, position))
         elif group is not None:
             _show_group(output, groups[0])
         else:
@@ -133,7 +134,7 @@ def _show_group(output: Output, group: GroupLag) -> None:
     output.line(f"group     {group.group_id}")
     members = len(group.group.members or ())
     output.line(f"state     {group.group.state}, {count(members, 'member')}")
-    output.hanging("verdict   ", " " * 10, _verdict_words(group))
+    output.hanging("verdict   ", " " * 10, verdict_words(group))
     if not group.positions:
         return
     output.line("")
@@ -143,18 +144,6 @@ def _show_group(output: Output, group: GroupLag) -> None:
         columns.append("objective")
         rows = [[*row, _objective_cell(each)] for row, each in zip(rows, group.positions, strict=True)]
     output.table(columns, rows)
-
-
-def _verdict_words(group: GroupLag) -> str:
-    at = group.worst_position
-    if at is None:
-        leaderless = [each.name for each in group.positions]
-        return f"unknown: {', '.join(leaderless)} without a leader" if leaderless else "no positions: nothing was read"
-    assert at.judgement is not None
-    if group.verdict is LagVerdict.OK:
-        undecided = f", {count(group.undecided, 'record')} undecided" if group.undecided else ""
-        return (f"ok: {count(group.lag, 'record')} unread" if group.lag else "ok: caught up") + undecided
-    return f"{group.verdict}: {at.name}: {at.judgement.why}"
 
 
 def _show_groups(output: Output, groups: list[GroupLag]) -> None:
@@ -167,16 +156,15 @@ def _show_groups(output: Output, groups: list[GroupLag]) -> None:
 
 def _group_cells(group: GroupLag) -> list[object]:
     seen = [each.figures for each in group.positions if each.figures is not None]
-    ages = [each.lag_s for each in seen if each.lag_s is not None]
-    losses = [each.time_to_loss_s for each in seen if each.time_to_loss_s is not None]
+    behind_s, loss_s = furthest_behind_s(group), soonest_loss_s(group)
     at = group.worst_position
     return [
         group.group_id,
         group.group.state,
         "-" if group.group.members is None else len(group.group.members),
         Lag(group.lag, group.undecided, group.is_exact) if seen else "-",
-        span(max(ages)) if ages else "-",
-        span(min(losses)) if losses else "-",
+        "-" if behind_s is None else span(behind_s),
+        "-" if loss_s is None else span(loss_s),
         group.verdict if at is not None else "-",
         at.name if at is not None and group.verdict is not LagVerdict.OK else "-",
     ]
@@ -223,53 +211,6 @@ def _verdict_cell(seen: Figures, verdict: LagVerdict) -> str:
     if verdict is LagVerdict.LOST_DATA:
         return f"already lost {count(seen.lost, 'record')}"
     return str(verdict)
-
-
-# For programs
-
-
-def _as_json(group: GroupLag, position: PositionLag) -> dict[str, Any]:
-    seen, judgement, reader = position.figures, position.judgement, position.reader
-    told: dict[str, Any] = {
-        "time_ms": int(time.time() * 1000),
-        "group": group.group_id,
-        "state": group.group.state,
-        "topic": position.topic,
-        "partition": position.partition,
-        "member_id": None if reader is None else reader.member_id,
-        "client_id": None if reader is None else reader.client_id,
-        "host": None if reader is None else reader.host.removeprefix("/"),
-    }
-    if seen is None or judgement is None:
-        return told | {"error": "the partition has no leader"}
-    if position.objective is not None:
-        told |= {
-            "objective_seconds": None if position.objective.limit_ms is None else position.objective.limit_ms / 1000,
-            "objective_records": position.objective.limit_records,
-            "objective_met": position.objective.is_met(seen),
-        }
-    return told | {
-        "committed_offset": seen.committed,
-        "log_start_offset": seen.log_start,
-        "high_watermark": seen.end,
-        "lag": seen.lag,
-        "lag_is_exact": position.is_exact,
-        "undecided": seen.undecided,
-        "lag_seconds": _rounded(seen.lag_s),
-        "consumed_per_second": _rounded(seen.consumed_per_s),
-        "produced_per_second": _rounded(seen.produced_per_s),
-        "window_seconds": seen.span_ms / 1000,
-        # JSON has no infinity: null means never if `loses_data` is false, and unknown if that is null.
-        "loses_data": None if seen.time_to_loss_s is None else seen.time_to_loss_s != NEVER,
-        "seconds_to_loss": None if seen.time_to_loss_s in (None, NEVER) else _rounded(seen.time_to_loss_s),
-        "lost_records": seen.lost,
-        "verdict": str(judgement.verdict),
-        "why": judgement.why,
-    }
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 3)
 
 
 # For scripts

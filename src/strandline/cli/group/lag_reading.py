@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api
@@ -112,18 +112,39 @@ class _Seen:
         return False if self.group.state in ("Stable", "Empty") else None
 
 
+@dataclass(frozen=True)
+class LagWindows:
+    """What earlier looks saw, for readings that follow one another. One reading uses it at a time."""
+
+    windows: dict[tuple[str, Place], Window] = field(default_factory=dict)
+    known_groups: set[str] = field(default_factory=set)
+
+    def keep(self, group_ids: Collection[str]) -> None:
+        """Drop what belongs to groups that are gone."""
+        for key in [key for key in self.windows if key[0] not in group_ids]:
+            del self.windows[key]
+        self.known_groups.intersection_update(group_ids)
+
+
 class LagReading:
     """Keeps the windows, so that each look knows more than the one before."""
 
-    def __init__(self, cluster: Cluster, *, group_id: str | None = None, topics: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        group_id: str | None = None,
+        topics: Iterable[str] = (),
+        windows: LagWindows | None = None,
+    ) -> None:
         self._cluster = cluster
         self._admin = cluster.admin()
         self._group_id = group_id
         self._topics = frozenset(topics)
         self._facts = TopicFactsReader(cluster, self._admin)
         self._times = RecordTimes(cluster)
-        self._windows: dict[tuple[str, Place], Window] = {}
-        self._known_groups: set[str] = set()
+        self._memory = LagWindows() if windows is None else windows
+        self._windows = self._memory.windows
         self._leaders: dict[Place, Any] = {}
 
     def close(self) -> None:
@@ -158,8 +179,9 @@ class LagReading:
 
     def _remember(self, seen: list[_Seen]) -> None:
         """Begin with what the cluster saw before us, of groups that we see for the first time."""
-        new = [each.group for each in seen if each.group_id not in self._known_groups]
-        self._known_groups.update(group.group_id for group in new)
+        self._memory.keep({each.group_id for each in seen})
+        new = [each.group for each in seen if each.group_id not in self._memory.known_groups]
+        self._memory.known_groups.update(group.group_id for group in new)
         for each in remembered(self._cluster, new, at_ms=int(time.monotonic() * 1000)):
             self._windows[each.group_id, each.place] = each.window
 

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from strandline.cli.common.failures import CommandFailed, Interrupted, UsageFail
 from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import PORT_DEFAULT, AsJson
 from strandline.cli.common.output import Output
-from strandline.cli.node.dev_registry import DevRegistry, StartRegistry, is_installed, registry_row
+from strandline.cli.node.dev_services import DevServices
 from strandline.local.supervision import NODES_MAX
 
 if TYPE_CHECKING:
@@ -50,6 +49,9 @@ def dev(
     registry: Annotated[
         bool, typer.Option("--registry/--no-registry", help="Run a schema registry beside the nodes.")
     ] = True,
+    console: Annotated[
+        bool, typer.Option("--console/--no-console", help="Run the web console beside the nodes.")
+    ] = True,
     overrides: Annotated[
         list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A broker property. May be repeated.")
     ] = None,
@@ -58,8 +60,9 @@ def dev(
     """Run a node for development and print what to paste; Ctrl-C stops it.
 
     With --nodes 3 it is a cluster, a process for each node, at --port and the ports after it. A node that dies stays
-    dead, with a message, unless --restart is given; `dev restart N` starts it again. A schema registry runs beside them
-    if `strandline[registry]` is installed, at port 8081 or, if that is taken or --port is 0, at another one.
+    dead, with a message, unless --restart is given; `dev restart N` starts it again. A schema registry and the web
+    console run beside them if `strandline[registry]` and `strandline[console]` are installed, at the ports 8081 and
+    8080 or, if these are taken or --port is 0, at others.
     """
     if words:
         _restart(Output(as_json=as_json), words, data, port)
@@ -68,7 +71,7 @@ def dev(
     for each in range(port, port + nodes) if port else (port,):
         _check_port(each)
     output = Output(as_json=as_json)
-    start_registry = _starter(output, any_port=port == 0) if registry else None
+    services = DevServices(output, any_port=port == 0, registry=registry, console=console)
     if nodes > 1:
         from strandline.cli.node.dev_cluster import run_cluster
 
@@ -82,21 +85,16 @@ def dev(
                 kept=data is not None,
                 restart=restart,
                 properties=properties,
-                start_registry=start_registry,
+                services=services,
             )
         return
     with _directory(data) as directory, _kit(data, secure=secure) as kit, interrupted_by_sigterm():
         if kit is not None:
             kit.format(directory)
         node = _start(directory, port, properties, kit)
-        status = _run(output, node, directory, kit, kept=data is not None, start_registry=start_registry)
+        status = _run(output, node, directory, kit, kept=data is not None, services=services)
     if status:
         raise CommandFailed(f"the node ended with status {status}", hint="its last words stand above")
-
-
-def _starter(output: Output, *, any_port: bool) -> StartRegistry | None:
-    """Return what starts the registry of a cluster; None if it is not installed."""
-    return partial(DevRegistry, output, any_port=any_port) if is_installed() else None
 
 
 def _run(
@@ -106,32 +104,27 @@ def _run(
     kit: SecurityKit | None,
     *,
     kept: bool,
-    start_registry: StartRegistry | None,
+    services: DevServices,
 ) -> int:
     """Print where a node is when it is ready, and return its status when it has ended."""
-    registry = None
     try:
         bootstrap = _wait_ready(node)
-        if start_registry is not None:
-            registry = start_registry(bootstrap, command_config=None if kit is None else kit.command_config)
+        services.start(bootstrap, None if kit is None else kit.command_config)
         if output.as_json:
             more = {} if kit is None else {"command_config": str(kit.command_config)}
-            more |= {} if registry is None else {"registry": registry.url}
+            more |= services.urls()
             output.json_line({"bootstrap": bootstrap, "data": str(directory), "pid": node.pid, **more})
         elif kit is not None:
-            output.line(secured_welcome(bootstrap, directory, kit, registry, kept=kept))
+            output.line(secured_welcome(bootstrap, directory, kit, services.rows(), kept=kept))
         else:
-            output.line(welcome(bootstrap, directory, registry, kept=kept))
+            output.line(welcome(bootstrap, directory, services.rows(), kept=kept))
         output.flush()
         return node.wait()
     except Interrupted:
-        # The registry first, because it leaves its group.
-        if registry is not None:
-            registry.stop()
+        services.stop()
         return _stop(node)
     finally:
-        if registry is not None:
-            registry.stop()
+        services.stop()
         if node.poll() is None:
             _stop(node)
 
@@ -144,7 +137,7 @@ def _restart(output: Output, words: list[str], data: Path | None, port: int) -> 
     restart_node(output, int(words[1]), data=data, port=port)
 
 
-def welcome(bootstrap: str, directory: Path, registry: DevRegistry | None, *, kept: bool) -> str:
+def welcome(bootstrap: str, directory: Path, services: str, *, kept: bool) -> str:
     """Return what `dev` prints: where the node is, and three ways to use it."""
     keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
     return f"""\
@@ -152,7 +145,7 @@ Strandline is ready.
 
   bootstrap  {bootstrap}
   data       {directory} ({keeping})
-{registry_row(registry)}
+{services}
 
 Python (pip install confluent-kafka):
 
@@ -181,9 +174,7 @@ kcat:
 Ctrl-C stops it."""
 
 
-def secured_welcome(
-    bootstrap: str, directory: Path, kit: SecurityKit, registry: DevRegistry | None, *, kept: bool
-) -> str:
+def secured_welcome(bootstrap: str, directory: Path, kit: SecurityKit, services: str, *, kept: bool) -> str:
     """Return what `dev --secure` prints: where the node and its files are, and two ways to use it."""
     keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
     at = kit.directory
@@ -192,7 +183,7 @@ Strandline is ready: TLS, logins by SCRAM-SHA-512, and an authorizer.
 
   bootstrap  {bootstrap}
   data       {directory} ({keeping})
-{registry_row(registry)}
+{services}
   security   {at} (certificates, and settings of the administrator)
 
 Shell:

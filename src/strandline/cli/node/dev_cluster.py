@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.failures import CommandFailed, Interrupted, NotFound, interrupted_by_sigterm
 from strandline.cli.common.output import Output
-from strandline.cli.node.dev_registry import DevRegistry, StartRegistry, registry_row
+from strandline.cli.node.dev_services import DevServices
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.errors import InvalidConfig
@@ -48,7 +48,7 @@ def run_cluster(
     kept: bool,
     restart: bool,
     properties: dict[str, str],
-    start_registry: StartRegistry | None,
+    services: DevServices,
 ) -> None:
     """Run the nodes until Ctrl-C, or until all have died. A `kit` secures them."""
     try:
@@ -63,16 +63,12 @@ def run_cluster(
             settings = properties | cluster.properties(place)
             running.append(SupervisedNode(place.node_id, settings, stderr=log, config=config))
         all_died = False
-        registry = None
         supervisor = root / SUPERVISOR
         try:
             start_all(running)
             supervisor.write_text(str(os.getpid()))
-            if start_registry is not None:
-                registry = start_registry(
-                    cluster.bootstrap_servers, command_config=None if kit is None else kit.command_config
-                )
-            _tell_ready(output, cluster, running, registry, kept=kept)
+            services.start(cluster.bootstrap_servers, None if kit is None else kit.command_config)
+            _tell_ready(output, cluster, running, services, kept=kept)
             watch_over(
                 running,
                 restart=restart,
@@ -87,8 +83,7 @@ def run_cluster(
             pass
         finally:
             supervisor.unlink(missing_ok=True)
-            if registry is not None:
-                registry.stop()
+            services.stop()
             for failure in stop_all(running):
                 output.talk(failure)
     if all_died:
@@ -156,7 +151,7 @@ def _tell_ready(
     output: Output,
     cluster: LocalCluster,
     running: list[SupervisedNode],
-    registry: DevRegistry | None,
+    services: DevServices,
     *,
     kept: bool,
 ) -> None:
@@ -166,14 +161,14 @@ def _tell_ready(
             for place, node in zip(cluster.places, running, strict=True)
         ]
         more = {} if cluster.kit is None else {"command_config": str(cluster.kit.command_config)}
-        more |= {} if registry is None else {"registry": registry.url}
+        more |= services.urls()
         output.json_line({"bootstrap": cluster.bootstrap_servers, "data": str(cluster.root), "nodes": nodes, **more})
     else:
-        output.line(welcome(cluster, [node.pid for node in running], registry, kept=kept))
+        output.line(welcome(cluster, [node.pid for node in running], services.rows(), kept=kept))
     output.flush()
 
 
-def welcome(cluster: LocalCluster, pids: list[int], registry: DevRegistry | None, *, kept: bool) -> str:
+def welcome(cluster: LocalCluster, pids: list[int], services: str, *, kept: bool) -> str:
     """Return what `dev --nodes` prints: where the nodes are, how to use them, and how to hurt them."""
     keeping = "kept" if kept else "removed when this stops; keep it with --data DIR"
     rows = [
@@ -206,7 +201,7 @@ A Strandline cluster of {len(pids)} nodes {title}
 
   bootstrap  {bootstrap}
   data       {cluster.root} ({keeping}){security}
-{registry_row(registry)}
+{services}
 {nodes}
 
 {first}

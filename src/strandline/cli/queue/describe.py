@@ -6,8 +6,7 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT, connect
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, GroupName, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count, duration
-from strandline.cli.queue.listing import lag_rows, read_waiting
-from strandline.cli.queue.queue_state import read_queue
+from strandline.cli.queue.queue_state import lag_rows, read_queue, read_waiting
 
 
 def describe(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -12,15 +11,7 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT, Cluster, connect
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.group.reading import read_groups
-from strandline.cli.group.state import Place
-from strandline.cli.queue.queue_state import (
-    NO_OFFSETS,
-    QueueDelivery,
-    QueuePosition,
-    read_delivery,
-    read_positions,
-    read_queue,
-)
+from strandline.cli.queue.queue_state import lag_rows, read_positions, read_queue, read_waiting
 
 
 def list_queues(
@@ -85,34 +76,6 @@ def queue_names(cluster: Cluster, output: Output) -> list[str]:
     """Return the names of all share groups."""
     groups = read_groups(cluster, with_members=False, tell=output.talk)
     return [group.group_id for group in groups if group.group_type == "share"]
-
-
-def read_waiting(cluster: Cluster, group_id: str) -> tuple[dict[Place, QueuePosition], QueueDelivery | None]:
-    """Return the positions of a share group, and what the leaders of the partitions hold."""
-    positions = read_positions(cluster, group_id)
-    return positions, read_delivery(cluster, group_id, dict.fromkeys(positions, NO_OFFSETS)) if positions else None
-
-
-def lag_rows(
-    group_id: str, positions: Mapping[Place, QueuePosition], delivery: QueueDelivery | None
-) -> list[dict[str, Any]]:
-    """Return a row for each partition that a group reads; what is not known is None."""
-    rows = []
-    for place, position in sorted(positions.items()):
-        held = None if delivery is None else delivery.partitions.get(place)
-        rows.append(
-            {
-                "group": group_id,
-                "topic": place[0],
-                "partition": place[1],
-                "start": position.start_offset if held is None or held.start_offset < 0 else held.start_offset,
-                "lag": None if position.lag < 0 else position.lag,
-                "acquired": None if held is None else held.acquired,
-                "redelivering": None if held is None else held.redelivering,
-                "oldest_s": None if held is None or held.oldest_ms < 0 else held.oldest_ms // 1000,
-            }
-        )
-    return rows
 
 
 def _cell(value: object) -> object:

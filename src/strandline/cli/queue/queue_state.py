@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import BrokerApis, ask_coordinator, check, is_spoken, not_spoken, own_client
@@ -153,6 +153,34 @@ def _request(group_id: str, places: list[Place], wanted: Mapping[Place, OffsetSp
         asked = DeliveredPartition(partition=place[1], first_offset=first, last_offset=last)
         topics.setdefault(place[0], DeliveredTopic(name=place[0])).partitions.append(asked)
     return ShareDeliveryRequest(group_id=group_id, topics=list(topics.values()))
+
+
+def read_waiting(cluster: Cluster, group_id: str) -> tuple[dict[Place, QueuePosition], QueueDelivery | None]:
+    """Return the positions of a share group, and what the leaders of the partitions hold."""
+    positions = read_positions(cluster, group_id)
+    return positions, read_delivery(cluster, group_id, dict.fromkeys(positions, NO_OFFSETS)) if positions else None
+
+
+def lag_rows(
+    group_id: str, positions: Mapping[Place, QueuePosition], delivery: QueueDelivery | None
+) -> list[dict[str, Any]]:
+    """Return a row for each partition that a group reads; what is not known is None."""
+    rows = []
+    for place, position in sorted(positions.items()):
+        held = None if delivery is None else delivery.partitions.get(place)
+        rows.append(
+            {
+                "group": group_id,
+                "topic": place[0],
+                "partition": place[1],
+                "start": position.start_offset if held is None or held.start_offset < 0 else held.start_offset,
+                "lag": None if position.lag < 0 else position.lag,
+                "acquired": None if held is None else held.acquired,
+                "redelivering": None if held is None else held.redelivering,
+                "oldest_s": None if held is None or held.oldest_ms < 0 else held.oldest_ms // 1000,
+            }
+        )
+    return rows
 
 
 def member_names(group: DescribedGroup) -> dict[str, str]:

@@ -187,7 +187,7 @@ class Printer:
 def _decoding(registry: str, timeout_s: float, *, as_json: bool) -> RecordDecoding:
     # Loaded late: without --decode nothing of schemas is needed.
     from strandline.cli.records.decoding import RecordDecoding
-    from strandline.cli.schema.access import SchemaApi
+    from strandline.cli.schema.registry_api import SchemaApi
 
     return RecordDecoding(SchemaApi(registry, timeout_s), as_json=as_json)
 

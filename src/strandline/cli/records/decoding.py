@@ -10,8 +10,8 @@ from typing import Any, Final
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.records.record import ReadRecord, header_of, json_bytes
-from strandline.cli.schema.access import SchemaApi
 from strandline.cli.schema.payloads import DecodedPayload, PayloadDecoder
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources
 from strandline.schemas.payloads.wire_format import HEADERS
 

@@ -46,7 +46,11 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def compile_filter(condition: str, *, now_ms: int = 0) -> Filter:
+CompileRegex = Callable[[bytes], Any]
+"""Returns what has `search`, or raises `re.error`. A service takes expressions of strangers, so it gives one of re2."""
+
+
+def compile_filter(condition: str, *, now_ms: int = 0, compile_regex: CompileRegex = re.compile) -> Filter:
     """Return the condition as a function; ValueError says what is wrong with it."""
     match = _CONDITION.fullmatch(condition)
     if match is None:
@@ -62,20 +66,22 @@ def compile_filter(condition: str, *, now_ms: int = 0) -> Filter:
     if field in ("partition", "offset", "timestamp"):
         return _number_filter(condition, field, path, operator, text, now_ms)
     if field in ("header", "headers"):
-        return _header_filter(condition, path, operator, text)
+        return _header_filter(condition, path, operator, text, compile_regex)
     if not path:
-        holds = _test(operator, text)
+        holds = _test(operator, text, compile_regex)
         return lambda record: holds(record.key if field == "key" else record.value)
     steps = _steps(condition, path)
-    holds_json = _json_test(operator, text)
+    holds_json = _json_test(operator, text, compile_regex)
     return lambda record: holds_json(_look_up(record.key if field == "key" else record.value, steps))
 
 
-def compile_filters(conditions: list[str], grep: str | None = None, *, now_ms: int = 0) -> Filter | None:
+def compile_filters(
+    conditions: list[str], grep: str | None = None, *, now_ms: int = 0, compile_regex: CompileRegex = re.compile
+) -> Filter | None:
     """Return all conditions, and the pattern that key or value must show, as one function; None if there are none."""
-    filters = [compile_filter(condition, now_ms=now_ms) for condition in conditions]
+    filters = [compile_filter(condition, now_ms=now_ms, compile_regex=compile_regex) for condition in conditions]
     if grep is not None:
-        pattern = _regex(grep)
+        pattern = _regex(grep, compile_regex)
         filters.append(
             lambda record: any(part is not None and pattern.search(part) for part in (record.key, record.value))
         )
@@ -114,13 +120,13 @@ def _number_filter(condition: str, field: str, path: str, operator: str, text: s
     return lambda record: compare(getattr(record, attribute), number)
 
 
-def _header_filter(condition: str, path: str, operator: str, text: str) -> Filter:
+def _header_filter(condition: str, path: str, operator: str, text: str, compile_regex: CompileRegex) -> Filter:
     name = path[1:] if path.startswith(".") else ""
     if not name:
         raise ValueError(f"{condition!r} names no header: say headers.NAME")
     # "Not" must mean that no header of this name is so, while a plain condition needs one that is.
     negated = operator.startswith("!")
-    holds = _test({"!=": "=", "!~": "~="}.get(operator, operator), text)
+    holds = _test({"!=": "=", "!~": "~="}.get(operator, operator), text, compile_regex)
 
     def wanted(record: ReadRecord) -> bool:
         return any(key == name and holds(value) for key, value in record.headers) != negated
@@ -128,7 +134,7 @@ def _header_filter(condition: str, path: str, operator: str, text: str) -> Filte
     return wanted
 
 
-def _test(operator: str, text: str) -> Callable[[bytes | None], bool]:
+def _test(operator: str, text: str, compile_regex: CompileRegex) -> Callable[[bytes | None], bool]:
     """Return a test of bytes: a key, a value or a header."""
     raw = _bytes(text)
     match operator:
@@ -138,7 +144,7 @@ def _test(operator: str, text: str) -> Callable[[bytes | None], bool]:
         case "*=":
             return lambda content: content is not None and raw in content
         case "~=" | "!~":
-            pattern = _regex(text)
+            pattern = _regex(text, compile_regex)
             is_wanted = operator == "~="
             return lambda content: (content is not None and pattern.search(content) is not None) == is_wanted
     compare, number, wanted = _COMPARISONS[operator], _number(text), _bytes(_unquoted(text))
@@ -152,12 +158,12 @@ def _test(operator: str, text: str) -> Callable[[bytes | None], bool]:
     return is_so
 
 
-def _json_test(operator: str, text: str) -> Callable[[Any], bool]:
+def _json_test(operator: str, text: str, compile_regex: CompileRegex) -> Callable[[Any], bool]:
     """Return a test of what stands at a place of a JSON document."""
     if operator in ("=", "!="):
         return lambda found: _equals(found, text) == (operator == "=")
     if operator not in _COMPARISONS:
-        holds = _test(operator, text)
+        holds = _test(operator, text, compile_regex)
         return lambda found: holds(None if found is _ABSENT or found is None else _text(found).encode())
     compare, number, wanted = _COMPARISONS[operator], _number(text), _unquoted(text)
 
@@ -199,9 +205,9 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _regex(text: str) -> re.Pattern[bytes]:
+def _regex(text: str, compile_regex: CompileRegex) -> Any:
     try:
-        return re.compile(_bytes(text))
+        return compile_regex(_bytes(text))
     except re.error as error:
         raise ValueError(f"{text!r} is no regular expression: {error}") from None
 

@@ -216,8 +216,8 @@ def _encoder(
     registry: str, timeout_s: float, topic: str, schema: str, message: str | None, *, register: bool
 ) -> Callable[[Any], bytes]:
     # Loaded late: without --schema nothing of schemas is needed.
-    from strandline.cli.schema.access import SchemaApi
     from strandline.cli.schema.payloads import row_encoder
+    from strandline.cli.schema.registry_api import SchemaApi
 
     return row_encoder(SchemaApi(registry, timeout_s), topic, schema, message=message, register=register)
 

@@ -20,7 +20,8 @@ from strandline.cli.common.options import (
     Timeout,
 )
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import Normalize, References, SchemaApi, SchemaTypeName, schema_body
+from strandline.cli.schema.access import Normalize, References, SchemaTypeName, schema_body
+from strandline.cli.schema.registry_api import SchemaApi
 
 
 def check(

@@ -10,8 +10,9 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.failures import ExitCode, NotFound
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import References, SchemaApi, SchemaFile, SchemaTypeName, SubjectName, schema_body
+from strandline.cli.schema.access import References, SchemaFile, SchemaTypeName, SubjectName, schema_body
 from strandline.cli.schema.reasons import CompatReason, ask_registry, compare_here, level_of, print_reasons
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources
 
 

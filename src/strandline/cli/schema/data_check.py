@@ -16,8 +16,8 @@ from strandline.cli.common.positions import Earliest, Latest
 from strandline.cli.common.progress import Progress
 from strandline.cli.records.reading import Reading, look_up_ranges
 from strandline.cli.records.record import ReadRecord, header_of
-from strandline.cli.schema.access import SchemaApi
 from strandline.cli.schema.payloads import PayloadDecoder
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources, engines_for
 from strandline.cli.topic.topics import chosen_partitions, described
 from strandline.schemas.engines import SchemaSource

@@ -11,7 +11,8 @@ from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl,
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.common.plans import confirm
-from strandline.cli.schema.access import SchemaApi, SubjectName
+from strandline.cli.schema.access import SubjectName
+from strandline.cli.schema.registry_api import SchemaApi
 
 
 def delete(

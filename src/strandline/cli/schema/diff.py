@@ -10,7 +10,8 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import References, SchemaApi, SchemaTypeName, SubjectName, schema_body
+from strandline.cli.schema.access import References, SchemaTypeName, SubjectName, schema_body
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources, engines_for
 from strandline.cli.schema.texts import diff_lines, print_diff, readable
 from strandline.schemas.failures import RegistryError

@@ -13,8 +13,9 @@ from strandline.cli.common.failures import CommandFailed, ExitCode
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
-from strandline.cli.schema.access import References, SchemaApi, SchemaFile, SchemaTypeName, SubjectName, schema_body
+from strandline.cli.schema.access import References, SchemaFile, SchemaTypeName, SubjectName, schema_body
 from strandline.cli.schema.reasons import CompatReason, Versions, compare_here, level_of, print_reasons, reason_of
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources, engine_of, not_installed
 from strandline.cli.schema.texts import diff_lines, print_diff, readable
 from strandline.schemas.compatibility import compared_versions

@@ -9,7 +9,7 @@ import typer
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.registry_api import SchemaApi
 
 _PAGE = 500
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable
-from strandline.cli.schema.access import TYPES_BY_SUFFIX, RegistryRefused, SchemaApi, schema_body
+from strandline.cli.schema.access import TYPES_BY_SUFFIX, schema_body
+from strandline.cli.schema.registry_api import RegistryRefused, SchemaApi
 from strandline.cli.schema.sources import SchemaSources, not_installed
 from strandline.schemas.payloads.codecs import PayloadCodec, codec_of
 from strandline.schemas.payloads.failures import PayloadFailed

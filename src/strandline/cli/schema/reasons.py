@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from strandline.cli.common.failures import CommandFailed, NotFound
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import engines_for
 from strandline.schemas.compatibility import find_conflict
 from strandline.schemas.engines import SchemaSource

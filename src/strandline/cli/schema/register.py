@@ -5,15 +5,8 @@ from __future__ import annotations
 from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import (
-    Normalize,
-    References,
-    SchemaApi,
-    SchemaFile,
-    SchemaTypeName,
-    SubjectName,
-    schema_body,
-)
+from strandline.cli.schema.access import Normalize, References, SchemaFile, SchemaTypeName, SubjectName, schema_body
+from strandline.cli.schema.registry_api import SchemaApi
 
 
 def register(

@@ -10,7 +10,7 @@ from strandline.cli.common.client import TIMEOUT_S_DEFAULT
 from strandline.cli.common.failures import UsageFailed
 from strandline.cli.common.options import REGISTRY_DEFAULT, AsJson, RegistryUrl, Timeout
 from strandline.cli.common.output import Output
-from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.texts import readable
 
 

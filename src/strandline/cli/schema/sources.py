@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from strandline.cli.common.failures import CommandFailed
-from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.schemas.engines import Engines, SchemaSource
 from strandline.schemas.payloads.wire_format import SchemaName
 from strandline.schemas.subjects import relative_to
@@ -86,3 +86,8 @@ def engines_for(sources: Iterable[SchemaSource]) -> Engines:
 
 def not_installed(error: ModuleNotFoundError) -> CommandFailed:
     return CommandFailed(f"schemas of this type need a package that is not installed: {error.name}", hint=INSTALL)
+
+
+def sources_at(url: str, timeout_s: float) -> SchemaSources:
+    """Return the schemas of the registry at a URL."""
+    return SchemaSources(SchemaApi(url, timeout_s))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
@@ -15,11 +14,9 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.positions import Latest, parse_position
 from strandline.cli.records.reading import Reading, look_up_ranges
 from strandline.cli.records.record import ReadRecord
+from strandline.cli.security.audit_lines import AUDIT_TOPIC, AuditLines
 from strandline.cli.security.audit_words import in_words
 from strandline.cli.topic.topics import chosen_partitions, described
-
-_TOPIC: Final = "__strandline_audit"
-_REFUSED: Final = ("denied", "reported")
 
 
 def audit(
@@ -48,16 +45,16 @@ def audit(
     cluster = connect(bootstrap, properties, timeout)
     admin, output = cluster.admin(), Output(as_json=as_json)
     try:
-        partitions = chosen_partitions(described(cluster, admin, _TOPIC), None)
+        partitions = chosen_partitions(described(cluster, admin, AUDIT_TOPIC), None)
     except NotFound:
         raise NotFound(
-            f"this cluster has no topic {_TOPIC}, or you may not see it",
+            f"this cluster has no topic {AUDIT_TOPIC}, or you may not see it",
             hint="nodes write it with an authorizer, with SASL, or with strandline.audit.enable=true",
         ) from None
     printer = AuditPrinter(output, user=user, denied=denied, anchors=anchors, as_json=as_json)
     try:
-        ranges = look_up_ranges(cluster, admin, _TOPIC, partitions, position, Latest())
-        Reading(cluster, _TOPIC, ranges).run(printer, follow=follow)
+        ranges = look_up_ranges(cluster, admin, AUDIT_TOPIC, partitions, position, Latest())
+        Reading(cluster, AUDIT_TOPIC, ranges).run(printer, follow=follow)
     except Interrupted:
         if not follow:
             raise
@@ -72,42 +69,15 @@ class AuditPrinter:
 
     def __init__(self, output: Output, *, user: str | None, denied: bool, anchors: bool = False, as_json: bool) -> None:
         self._output = output
-        self._principal = None if user is None else user if ":" in user else f"User:{user}"
-        self._denied = denied
-        self._anchors = anchors
+        self._lines = AuditLines(user=user, denied=denied, anchors=anchors)
         self._as_json = as_json
-        self._newest: dict[str, int] = {}
-        """By node and start: the number of the last line."""
 
     def take(self, records: list[ReadRecord]) -> int:
         """Print those that are wanted."""
-        for record in records:
-            try:
-                line = json.loads(record.value or b"")
-            except ValueError:
-                continue
-            if isinstance(line, dict) and not self._is_repeated(str(line.get("id", ""))) and self._is_wanted(line):
-                if self._as_json:
-                    self._output.json_line(line)
-                else:
-                    self._output.line(in_words(line))
+        for line in self._lines.wanted(records):
+            if self._as_json:
+                self._output.json_line(line)
+            else:
+                self._output.line(in_words(line))
         self._output.flush()
         return len(records)
-
-    def _is_repeated(self, line_id: str) -> bool:
-        start, _, number = line_id.rpartition("-")
-        if not number.isdecimal():
-            return False
-        if int(number) <= self._newest.get(start, -1):
-            return True
-        self._newest[start] = int(number)
-        return False
-
-    def _is_wanted(self, line: dict[str, Any]) -> bool:
-        if line.get("type") == "anchor" and not self._anchors:
-            # `topic verify` reads them; here they would hide the rest.
-            return False
-        if self._principal is not None and line.get("principal") != self._principal:
-            return False
-        is_failed_login = line.get("type") == "login" and line.get("outcome") == "failure"
-        return not self._denied or line.get("outcome") in _REFUSED or is_failed_login

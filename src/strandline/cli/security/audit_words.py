@@ -16,17 +16,18 @@ _OF_AUDIT: Final = {
 
 def in_words(line: dict[str, Any]) -> str:
     """Return the line as a person reads it. Clients choose much of it, so nothing in it can steer a terminal."""
-    client = str(line.get("principal") or "an unknown client")
-    if line.get("host"):
-        client += f" at {line['host']}"
-    said = f"{_moment(line)}  {line.get('outcome', '?'):8} {_sentence(line, client)}"
+    said = f"{_moment(line)}  {line.get('outcome', '?'):8} {sentence_of(line)}"
     times = line.get("count", 1)
     if times > 1 and line.get("type") != "audit":
         said += f" ({times} times since {_clock(line.get('first_ms', 0))})"
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in said)
 
 
-def _sentence(line: dict[str, Any], client: str) -> str:
+def sentence_of(line: dict[str, Any]) -> str:
+    """Return what happened, without its time. Clients choose much of it."""
+    client = str(line.get("principal") or "an unknown client")
+    if line.get("host"):
+        client += f" at {line['host']}"
     kind, outcome = line.get("type"), line.get("outcome")
     resource = " ".join(filter(None, (str(line.get("resource_type", "")).lower(), str(line.get("resource", "")))))
     error = f": {line['error']}" if line.get("error") else ""

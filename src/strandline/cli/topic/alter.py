@@ -1,4 +1,4 @@
-"""`strandline topic alter`: more partitions, other settings."""
+"""`strandline topic alter`: more partitions, other settings, another kind of storage."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import Target
 from strandline.cli.config.apply import apply_changes
+from strandline.cli.topic.storage_kind import StorageKind, change_storage
 from strandline.cli.topic.topics import described
 
 
@@ -52,6 +53,12 @@ def alter(
             autocompletion=completion.topic_setting_names,
         ),
     ] = None,
+    storage: Annotated[
+        StorageKind | None,
+        typer.Option(
+            "--storage", help="Older segments in the object store, or all on the brokers' disks. Keeps all records."
+        ),
+    ] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -59,10 +66,17 @@ def alter(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Change a topic: add partitions, set and unset settings. A change that costs records is shown, and asked for."""
+    """Change a topic: add partitions, set and unset settings, make it tiered or local.
+
+    A change that costs records is shown, and asked for. If --storage local is interrupted, run it again: it goes on.
+    """
     changed = key_values(configs, option="--config")
-    if partitions is None and not changed and not unset:
-        raise UsageFailed("nothing to change", hint="say --partitions N, --config KEY=VALUE or --unset KEY")
+    if partitions is None and not changed and not unset and storage is None:
+        raise UsageFailed(
+            "nothing to change", hint="say --partitions N, --config KEY=VALUE, --unset KEY or --storage KIND"
+        )
+    if storage is not None and (unset or partitions is not None):
+        raise UsageFailed("--storage goes with --config alone", hint="change the rest with a command of its own")
     cluster = connect(bootstrap, properties, timeout)
     admin, output = cluster.admin(), Output(as_json=as_json)
     before = len(described(cluster, admin, name).partitions)
@@ -72,6 +86,10 @@ def alter(
             hint="partitions can only be added; for fewer, copy into a new topic: "
             f"strandline consume {name} --json | strandline produce NEW --from-json --repartition",
         )
+    if storage is not None:
+        change_storage(cluster, admin, name, storage, changed, output, dry_run=dry_run, yes=yes)
+        output.flush()
+        return
     # Settings first: they may need a yes, and without it nothing at all should have changed.
     if changed or unset:
         apply_changes(cluster, admin, Target("topic", name), changed, unset or [], output, dry_run=dry_run, yes=yes)

@@ -13,7 +13,7 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, 
 from strandline.cli.common.output import Output
 from strandline.cli.common.plain_words import duration
 from strandline.cli.group.state import partitions_words
-from strandline.cli.txn.listing import transaction_object
+from strandline.cli.txn.hold_words import transaction_object
 from strandline.cli.txn.reading import read_transaction, require_spoken
 from strandline.cli.txn.state import TransactionState
 from strandline.lag.verdict import span

@@ -11,10 +11,10 @@ from strandline.cli.common.failures import UsageFailed
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.positions import parse_duration_ms
-from strandline.cli.group.state import places_json
 from strandline.cli.topic.listing import matcher
+from strandline.cli.txn.hold_words import transaction_object
 from strandline.cli.txn.reading import read_transactions, require_spoken
-from strandline.cli.txn.state import OPEN, STATES, TransactionState
+from strandline.cli.txn.state import OPEN, STATES
 from strandline.lag.verdict import span
 
 
@@ -75,28 +75,6 @@ def list_transactions(
         output.talk("no transactional id is like that")
     else:
         output.talk("no transactional ids yet: a producer with a transactional.id makes one")
-
-
-def transaction_object(transaction: TransactionState) -> dict[str, object]:
-    """As every verb prints it with --json."""
-    return {
-        "transactional_id": transaction.transactional_id,
-        "state": transaction.state,
-        "producer_id": transaction.producer_id,
-        "producer_epoch": transaction.producer_epoch,
-        "coordinator": transaction.coordinator,
-        "timeout_ms": transaction.timeout_ms,
-        "start_ms": transaction.start_ms if transaction.is_open else None,
-        "age_ms": transaction.age_ms,
-        "client": transaction.client_id or None,
-        "host": transaction.client_host.removeprefix("/") or None,
-        "partitions": places_json(transaction.partitions),
-        "waiting": [
-            {"topic": each.place[0], "partition": each.place[1], "leader": each.leader, "error": each.error or None}
-            for each in transaction.waiting
-        ],
-        "ends": transaction.ends or None,
-    }
 
 
 def _states(given: list[str] | None) -> tuple[str, ...]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
-from strandline.cli.common.failures import NotFound, did_you_mean, from_kafka_error
+from strandline.cli.common.conversation import converse, error_name, not_spoken
+from strandline.cli.common.failures import CommandFailed, NotFound, did_you_mean, from_kafka_error
+from strandline.codec.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
+from strandline.codec.messages.describe_user_scram_credentials_response import DescribeUserScramCredentialsResponse
 
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISM_DEFAULT: Final = "SCRAM-SHA-512"
@@ -17,12 +20,21 @@ Users = dict[str, dict[str, int]]
 
 def read_users(cluster: Cluster) -> Users:
     """Return all users that have credentials, in the order of their names."""
-    admin = cluster.admin()
-    with cluster.errors("cannot list users"):
-        described = admin.describe_user_scram_credentials(request_timeout=cluster.timeout_s).result()
+    # The request is our own, because librdkafka 2.16 crashes the process when the answer is a refusal.
+    conversation = converse(cluster)
+    if conversation is None:
+        raise not_spoken("users cannot be listed")
+    with conversation:
+        answer = conversation.ask(DescribeUserScramCredentialsRequest(users=None), DescribeUserScramCredentialsResponse)
+    if answer is None:
+        raise CommandFailed("cannot list users: this cluster does not offer DescribeUserScramCredentials")
+    if answer.error_code:
+        reason = f" ({answer.error_message})" if answer.error_message else ""
+        raise CommandFailed(f"cannot list users: {error_name(answer.error_code)}{reason}")
     return {
-        name: {_name_of(each.mechanism): each.iterations for each in described[name].scram_credential_infos}
-        for name in sorted(described)
+        each.user: {_name_of(info.mechanism): info.iterations for info in each.credential_infos}
+        for each in sorted(answer.results, key=lambda each: each.user)
+        if not each.error_code
     }
 
 
@@ -62,5 +74,6 @@ def _alter(cluster: Cluster, alteration: Any, doing: str) -> None:
         raise from_kafka_error(error.args[0], bootstrap=cluster.bootstrap, doing=doing) from None
 
 
-def _name_of(mechanism: Any) -> str:
-    return str(mechanism.name).replace("_", "-")
+def _name_of(mechanism: int) -> str:
+    """Return the name of a mechanism that Kafka numbers from 1 on."""
+    return MECHANISMS[mechanism - 1] if 1 <= mechanism <= len(MECHANISMS) else f"mechanism {mechanism}"

@@ -14,13 +14,12 @@ from strandline.cli.view.access import (
     AsOfOffset,
     AsOfTime,
     Directory,
-    as_json_value,
     desk_at,
     freshness_words,
     moment,
     reading,
-    shown,
 )
+from strandline.cli.view.sql_values import as_json_value, shown
 
 
 def query(

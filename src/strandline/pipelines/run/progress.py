@@ -40,6 +40,7 @@ def taken(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
         rows_per_second=rate if rate == rate else 0.0,
         lag=lag_of(report),
         watermark=report.get("eventTime", {}).get("watermark") or before.watermark,
+        batch_ms=None if (took := report.get("batchDuration")) is None else int(took),
     )
 
 

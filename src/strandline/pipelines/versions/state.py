@@ -164,6 +164,8 @@ class QueryProgress(_Written):
     rows_per_second: float = 0.0
     lag: int | None = None
     watermark: str | None = None
+    batch_ms: int | None = None
+    """How long the last batch took."""
 
 
 @dataclass(frozen=True, slots=True)

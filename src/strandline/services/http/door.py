@@ -53,7 +53,9 @@ class HttpDoor:
     """One service at one address, behind the guard.
 
     `routes` are Starlette's, each with a right (`declared_rights`). `handlers` turn exceptions of routes into answers;
-    `lifespan` is entered before the first request and left after the last one.
+    `lifespan` is entered before the first request and left after the last one. `on_stop` is called when the service is
+    to stop, so that answers without an end can end. A service with a login of its own has public routes alone, and the
+    guard asks the cluster nothing.
     """
 
     def __init__(
@@ -63,20 +65,17 @@ class HttpDoor:
         *,
         handlers: Mapping[Any, Handler] | None = None,
         lifespan: Lifespan[Any] | None = None,
+        on_stop: Callable[[], object] = lambda: None,
+        has_own_login: bool = False,
     ) -> None:
         """Raise InvalidConfig if the address is taken or the certificate cannot be used."""
         self.settings = settings
         self._tls = _DoorTls(settings) if settings.has_tls else None
         self._login_threads = ThreadPoolExecutor(LOGIN_THREADS_MAX, "http-login")
         self._rights_thread = ThreadPoolExecutor(1, "http-rights")
-        client = ClientSecurity.spoken(settings.client)
-        self._rights = ClusterRights(
-            ClientSettings.within(settings.bootstrap, "strandline-http", _CLIENT_S, client),
-            self._rights_thread,
-            clock=time.monotonic,
-        )
+        self._rights = None if has_own_login else _rights_of(settings, self._rights_thread)
         logins = Logins(settings, self._login_threads, clock=time.monotonic, time_s=time.time)
-        guard = Guard(
+        self.guard = Guard(
             routes,
             rights=self._rights,
             logins=logins if settings.authentication else None,
@@ -88,7 +87,7 @@ class HttpDoor:
             lifespan=lifespan,
         )
         config = uvicorn.Config(
-            guard,
+            self.guard,
             interface="asgi3",
             lifespan="on",
             ws="none",
@@ -104,7 +103,7 @@ class HttpDoor:
         self._listening = _bind(settings)
         self.port = int(self._listening.getsockname()[1])
         """The port that the service listens on; chosen by the machine if the settings have 0."""
-        self._server = _Server(config, self._listening, None if self._tls is None else self._tls.context)
+        self._server = _Server(config, self._listening, None if self._tls is None else self._tls.context, on_stop)
 
     @property
     def is_ready(self) -> bool:
@@ -124,17 +123,23 @@ class HttpDoor:
         """Serve until `stop`."""
         reloading = None
         try:
-            await self._rights.check()
+            if self._rights is not None:
+                await self._rights.check()
             if self._tls is not None:
                 reloading = asyncio.get_running_loop().create_task(self._tls.reload_forever())
             await self._server.serve([self._listening])
         finally:
             if reloading is not None:
                 reloading.cancel()
-            self._listening.close()
+            self.close()
+
+    def close(self) -> None:
+        """Close what a door has from its making on."""
+        self._listening.close()
+        if self._rights is not None:
             self._rights.close()
-            for threads in (self._rights_thread, self._login_threads):
-                threads.shutdown(wait=False)
+        for threads in (self._rights_thread, self._login_threads):
+            threads.shutdown(wait=False)
 
     def _names(self) -> frozenset[str]:
         own = {"localhost", self.settings.host.lower()} | self.settings.hosts
@@ -145,9 +150,14 @@ class _Server(uvicorn.Server):
     """uvicorn's server, which accepts connections itself: each has the newest certificate, and their number a limit."""
 
     def __init__(
-        self, config: uvicorn.Config, listening: socket.socket, context: Callable[[], ssl.SSLContext] | None
+        self,
+        config: uvicorn.Config,
+        listening: socket.socket,
+        context: Callable[[], ssl.SSLContext] | None,
+        on_stop: Callable[[], object],
     ) -> None:
         super().__init__(config)
+        self._on_stop = on_stop
         self._listening = listening
         self._context = context
         self._addresses: Counter[str] = Counter()
@@ -188,6 +198,7 @@ class _Server(uvicorn.Server):
         asyncio.get_running_loop().remove_reader(self._listening)
         for task in tuple(self._newcomers):
             task.cancel()
+        self._on_stop()
         await super().shutdown(sockets)
 
     def _watch(self) -> None:
@@ -269,6 +280,12 @@ class _DoorTls:
 
     def _make(self) -> TlsContexts:
         return make_contexts(self._settings.tls_text, now_s=time.time())
+
+
+def _rights_of(settings: DoorSettings, thread: ThreadPoolExecutor) -> ClusterRights:
+    client = ClientSecurity.spoken(settings.client)
+    within = ClientSettings.within(settings.bootstrap, "strandline-http", _CLIENT_S, client)
+    return ClusterRights(within, thread, clock=time.monotonic)
 
 
 def _names_of(certificate: Certificate | None) -> frozenset[str]:

@@ -24,10 +24,9 @@ from strandline.client.failures import ClientFailed
 from strandline.client.security import ClientSecurity
 from strandline.config.cluster_checks import is_loopback
 from strandline.errors import InvalidConfig
+from strandline.security.http_credentials import BASIC, BEARER
 from strandline.security.sasl.scram import SCRAM_MECHANISMS
 
-BASIC: Final = "basic"
-BEARER: Final = "bearer"
 TLS_PREFIX: Final = "listeners.https."
 LOGIN_PREFIX: Final = "http.login."
 SUBJECT_CLAIM: Final = "sasl.oauthbearer.sub.claim.name"
@@ -77,9 +76,10 @@ class DoorSettings:
     """The settings of a client that logs in with the credentials of a caller."""
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> DoorSettings:
+    def of(cls, properties: Mapping[str, str], *, has_own_login: bool = False) -> DoorSettings:
         """Return the settings of these properties. Those of the service itself are ignored.
 
+        A service with a login of its own reaches clusters by itself, and says what may be exposed.
         Raise InvalidConfig, in a sentence, for settings that are unknown, contradict each other or are not safe.
         """
         _check_names(properties)
@@ -87,9 +87,12 @@ class DoorSettings:
         authentication = frozenset(_words(properties, "http.authentication")) - {"none"}
         if unknown := authentication - {BASIC, BEARER}:
             raise InvalidConfig(f"http.authentication={min(unknown)} is unknown; expected basic, bearer, both, or none")
-        bootstrap = _bootstrap(properties, "bootstrap.servers")
+        if has_own_login and authentication:
+            raise InvalidConfig("http.authentication is not for this service; expected a login of its own")
+        bootstrap = "" if has_own_login else _bootstrap(properties, "bootstrap.servers")
         client = {name: text for name, text in properties.items() if name.startswith(("security.", "sasl.", "ssl."))}
-        ClientSecurity.spoken(client)
+        if not has_own_login:
+            ClientSecurity.spoken(client)
         login = client | {"bootstrap.servers": bootstrap} | _under(properties, LOGIN_PREFIX)
         made = cls(
             host,
@@ -105,16 +108,22 @@ class DoorSettings:
             client,
             login,
         )
-        made._check_exposure()
-        made._check_login()
+        if not has_own_login:
+            made._check_exposure()
+            made._check_login()
         return made
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines can reach the service."""
+        return not is_loopback(self.host)
 
     def tls_text(self, name: str) -> str | None:
         """Return a setting of TLS by its name in Kafka."""
         return self.tls.get(name)
 
     def _check_exposure(self) -> None:
-        if (self.has_tls and self.authentication) or is_loopback(self.host):
+        if (self.has_tls and self.authentication) or not self.is_exposed:
             return
         lacks = " and ".join(
             words

@@ -53,13 +53,14 @@ class Guard:
     """The routes of one service, and the checks in front of them.
 
     `handlers` turn exceptions of routes into answers, as in Starlette. `logins` is None if callers are anonymous.
+    `rights` is None if every route is public.
     """
 
     def __init__(
         self,
         routes: Sequence[BaseRoute],
         *,
-        rights: ClusterRights,
+        rights: ClusterRights | None,
         logins: Logins | None,
         hosts: Callable[[], Collection[str]],
         origins: Collection[str] = (),
@@ -155,6 +156,8 @@ class Guard:
         principal: Principal = ANONYMOUS
         if self._logins is not None:
             principal = await self._logins.principal_of(_one(scope, b"authorization") or None, address)
+        if self._rights is None:
+            raise RequestRefused(403, "this service serves its public routes alone")
         return Caller(principal, address, self._rights)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:

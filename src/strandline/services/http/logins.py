@@ -8,25 +8,22 @@ each time. Logins run in a few threads; one address has only a few of them pendi
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import dataclasses
 import hmac
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final, NamedTuple
+from typing import Final
 
-from strandline.client.cluster_client import host_and_port
-from strandline.client.connection import BrokerConnection
-from strandline.client.security import ClientSecurity, LoginRefused
+from strandline.client.cluster_client import check_login
+from strandline.client.security import BearerSecurity, ClientSecurity, LoginRefused
 from strandline.errors import Disconnected, InvalidConfig, TimedOut, UnsupportedVersion
+from strandline.security.http_credentials import BASIC, BEARER, Credentials, parse_basic, parse_bearer
 from strandline.security.principal import USER, Principal
 from strandline.security.sasl.login_failures import LoginFailures
-from strandline.security.sasl.oauthbearer import OAUTHBEARER, BearerLogin
-from strandline.services.http.door_settings import BASIC, BEARER, SUBJECT_CLAIM, DoorSettings
+from strandline.security.sasl.oauthbearer import OAUTHBEARER
+from strandline.services.http.door_settings import SUBJECT_CLAIM, DoorSettings
 from strandline.services.http.request_refused import RequestRefused
 
 LOGINS_PENDING_MAX: Final = 64
@@ -37,31 +34,6 @@ CACHED_LOGINS_MAX: Final = 10_000
 _FAILURE_DELAY_MS: Final = 100
 _TIMEOUT_S: Final = 10.0
 _CLIENT_ID: Final = "strandline-http"
-
-
-class Credentials(NamedTuple):
-    """A name with the secret that proves it. The secret is not shown."""
-
-    scheme: str
-    name: str
-    secret: str
-    expires_s: float | None = None
-    """When a token ends, in seconds since 1970."""
-
-    def __repr__(self) -> str:
-        return f"Credentials(scheme={self.scheme!r}, name={self.name!r})"
-
-
-@dataclasses.dataclass(frozen=True)
-class BearerSecurity(ClientSecurity):
-    """The security of a client that logs in with a token that is given."""
-
-    name: str = ""
-    token: str = dataclasses.field(default="", repr=False)
-
-    def login(self) -> BearerLogin:
-        # The broker rejects a name that is not the token's, so that the name is proven with the token.
-        return BearerLogin(self.token, self.name)
 
 
 class Logins:
@@ -133,25 +105,14 @@ class Logins:
 
     def _prove(self, credentials: Credentials) -> None:
         """Log in to the first broker that answers, and leave. Raise LoginRefused if the broker rejects it."""
-        security = self._security(credentials)
-        failure: Disconnected | TimedOut | None = None
-        for server in self._settings.login["bootstrap.servers"].split(","):
-            try:
-                host, port = host_and_port(server)
-                BrokerConnection(host, port, client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S, security=security).close()
-                return
-            except LoginRefused:
-                raise
-            except (Disconnected, TimedOut) as error:
-                failure = error
-        assert failure is not None, "there is a bootstrap server"
-        raise failure
+        bootstrap = self._settings.login["bootstrap.servers"]
+        check_login(bootstrap, self._security(credentials), client_id=_CLIENT_ID, timeout_s=_TIMEOUT_S)
 
     def _security(self, credentials: Credentials) -> ClientSecurity:
         if credentials.scheme == BEARER:
-            made = BearerSecurity.of(self._settings.login_settings(OAUTHBEARER))
-            assert isinstance(made, BearerSecurity)
-            return dataclasses.replace(made, name=credentials.name, token=credentials.secret)
+            return BearerSecurity.with_token(
+                self._settings.login_settings(OAUTHBEARER), credentials.name, credentials.secret
+            )
         given = {"sasl.username": credentials.name, "sasl.password": credentials.secret}
         try:
             return ClientSecurity.of(self._settings.login_settings() | given)
@@ -164,9 +125,12 @@ class Logins:
         if scheme not in self._settings.authentication:
             raise self._unauthorized(f"expected {' or '.join(sorted(self._settings.authentication))} authentication")
         try:
-            return _basic(rest.strip()) if scheme == BASIC else _bearer(rest.strip(), self._settings.login)
+            return parse_basic(rest.strip()) if scheme == BASIC else self._bearer(rest.strip())
         except (ValueError, RecursionError):
             raise self._unauthorized(f"the header Authorization has no {scheme} credentials") from None
+
+    def _bearer(self, token: str) -> Credentials:
+        return parse_bearer(token, self._settings.login.get(SUBJECT_CLAIM, "sub"))
 
     def _hash(self, credentials: Credentials) -> bytes:
         text = json.dumps([credentials.scheme, credentials.name, credentials.secret])
@@ -176,33 +140,3 @@ class Logins:
         offered = {BASIC: 'Basic realm="strandline", charset="UTF-8"', BEARER: 'Bearer realm="strandline"'}
         challenges = [offered[each] for each in sorted(self._settings.authentication)]
         return RequestRefused(401, message, {"WWW-Authenticate": ", ".join(challenges)})
-
-
-def _basic(text: str) -> Credentials:
-    """Return the credentials of `Basic`. Raise ValueError for another form."""
-    try:
-        name, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError("not base64 of UTF-8") from error
-    if not colon or not name or not password or _has_control(name + password):
-        # PLAIN separates name and password by a zero byte, so that none may be in them.
-        raise ValueError("no name and password")
-    return Credentials(BASIC, name, password)
-
-
-def _has_control(text: str) -> bool:
-    return any(character < " " or character == "\x7f" for character in text)
-
-
-def _bearer(token: str, login: Mapping[str, str]) -> Credentials:
-    """Return the credentials of a token (JWT). Its signature is left to the broker. Raise ValueError for no token."""
-    _, content, _ = token.split(".")
-    claims = json.loads(base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)))
-    if not isinstance(claims, dict):
-        raise ValueError("no claims")
-    name, expires_s = claims.get(login.get(SUBJECT_CLAIM, "sub")), claims.get("exp")
-    if not isinstance(name, str) or not name or _has_control(name) or not isinstance(expires_s, int | float):
-        raise ValueError("no name, or no end")
-    if not token.isascii() or not token.replace(".", "").replace("-", "").replace("_", "").isalnum():
-        raise ValueError("another character")
-    return Credentials(BEARER, name, token, float(expires_s))

@@ -1,0 +1,1 @@
+"""`strandline console`: runs the web console beside clusters."""

@@ -1,0 +1,1 @@
+"""`strandline storage`: the object store of tiered topics."""

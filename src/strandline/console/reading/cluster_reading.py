@@ -1,0 +1,188 @@
+"""What a page model reads a cluster with. It collects what the page must tell: what is old, and what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from strandline.cli.cluster.judging import judged
+from strandline.cli.cluster.reading import completed
+from strandline.cli.cluster.state import ClusterState, PartitionState
+from strandline.cli.doctor.findings import Finding
+from strandline.client.cluster_client import LATEST, READ_UNCOMMITTED, ClusterClient
+from strandline.codec.message import Message
+from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
+from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
+from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
+from strandline.console.failures import EXPECTED, PageFailed, words_of
+from strandline.console.reading.cluster_metadata import ClusterMetadata, read_metadata
+from strandline.console.reading.shared_reader import SharedReader
+from strandline.console.reading.user_cluster import UserCluster
+from strandline.errors import ErrorCode, named
+
+T = TypeVar("T")
+
+BAD_REQUEST: Final = 400
+METADATA_S: Final = 2.0
+OFFSETS_S: Final = 4.0
+SIZES_S: Final = 15.0
+STATE_S: Final = 3.0
+JUDGED_S: Final = 10.0
+OLD_S: Final = 15.0
+"""From this age on a page says how old it is, even if nothing failed."""
+RATE_SPAN_S: Final = 2.0
+"""The least span between two looks that makes a rate."""
+SAMPLES_MAX: Final = 4
+
+
+class TopicOffsets(NamedTuple):
+    """The sum of the end offsets of each topic at one time of our monotonic clock."""
+
+    at_s: float
+    ends: Mapping[str, int]
+
+
+class ClusterReading:
+    """The questions of one request. `notes` are sentences that the page shows beside its answer."""
+
+    def __init__(self, shared: SharedReader) -> None:
+        self.shared = shared
+        self.notes: list[str] = []
+
+    @property
+    def cluster(self) -> UserCluster:
+        """The cluster as readers of the command line take it; they block, so run them with `shared.in_thread`."""
+        return self.shared.cluster
+
+    async def know(self, key: Hashable, ask: Callable[[], Awaitable[T]], fresh_s: float) -> T:
+        """Return what is kept under `key`; it is asked again if it is older than `fresh_s`.
+
+        While the cluster does not answer the last answer is returned, and the page says how old it is.
+        """
+        known = await self.shared.know(key, ask, fresh_s)
+        if known.failure:
+            self.note(f"The cluster does not answer: {known.failure}. This is what it said {known.age_s:.0f} s ago.")
+        elif known.age_s > max(OLD_S, 5 * fresh_s):
+            self.note(f"This is {known.age_s:.0f} s old: the cluster is slow, and a newer answer is on its way.")
+        return known.value
+
+    async def part(self, what: str, answer: Coroutine[Any, Any, T], default: T, *, wait_s: float | None = None) -> T:
+        """Return an answer that a page can do without.
+
+        If it fails, or is not there within `wait_s`, the page says so and shows the rest. The question goes on, so that
+        the next page has its answer.
+        """
+        task = asyncio.ensure_future(answer)
+        try:
+            done, _ = await asyncio.wait([task], timeout=wait_s)
+            if not done:
+                self.note(f"{what}: still being read; this page fills itself")
+                return default
+            return task.result()
+        except (*EXPECTED, PageFailed) as error:
+            if isinstance(error, PageFailed) and error.words.status == BAD_REQUEST:
+                # What the visitor asked makes no sense, so the rest of the page answers nothing either.
+                raise
+            self.note(f"{what}: {words_of(error).sentence}")
+            return default
+        finally:
+            task.cancel()
+
+    async def offers(self, request_class: type[Message]) -> bool:
+        return await self.shared.offers(request_class)
+
+    def note(self, sentence: str) -> None:
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    # What most pages need
+
+    async def metadata(self) -> ClusterMetadata:
+        return await self.know("metadata", lambda: self.shared.ask(read_metadata), METADATA_S)
+
+    async def state(self) -> ClusterState:
+        """Return the state of the cluster as `cluster status` has it, with quorum, reassignments and disks."""
+
+        async def ask() -> ClusterState:
+            begun = (await self.metadata()).state()
+            return await self.shared.in_thread(lambda: completed(self.shared.cluster, begun, with_disks=True))
+
+        return await self.know("state", ask, STATE_S)
+
+    async def findings(self) -> list[Finding]:
+        """Return the judgement of `cluster health`."""
+
+        async def ask() -> list[Finding]:
+            state = await self.state()
+            return await self.shared.in_thread(lambda: judged(self.shared.cluster, state))
+
+        return await self.know("findings", ask, JUDGED_S)
+
+    async def sizes(self) -> dict[str, int]:
+        """Return the bytes of all replicas of each topic, of the brokers that tell."""
+        metadata = await self.metadata()
+        return await self.know("sizes", lambda: self.shared.ask(lambda client: _sizes(client, metadata)), SIZES_S)
+
+    async def offsets(self) -> TopicOffsets:
+        metadata = await self.metadata()
+        clock = self.shared.clock
+
+        async def ask() -> TopicOffsets:
+            began = clock()
+            found = TopicOffsets(began, await self.shared.ask(lambda client: _ends(client, metadata)))
+            samples: list[TopicOffsets] = self.shared.memory.setdefault("offsets", [])
+            samples.append(found)
+            del samples[:-SAMPLES_MAX]
+            return found
+
+        return await self.know("offsets", ask, OFFSETS_S)
+
+    async def rates(self) -> dict[str, float]:
+        """Return the offsets a second of each topic between the last looks; nothing before the second look."""
+        last = await self.offsets()
+        samples: list[TopicOffsets] = self.shared.memory.get("offsets", [])
+        before = next((each for each in samples if last.at_s - each.at_s >= RATE_SPAN_S), None)
+        if before is None:
+            return {}
+        span_s = last.at_s - before.at_s
+        return {
+            name: max(0, end - before.ends[name]) / span_s for name, end in last.ends.items() if name in before.ends
+        }
+
+
+def _sizes(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for broker in metadata.brokers.values():
+        answer = client.ask_at((broker.host, broker.port), DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        for directory in answer.results:
+            for topic in directory.topics:
+                size = sum(each.partition_size for each in topic.partitions if not each.is_future_key)
+                found[topic.name] = found.get(topic.name, 0) + size
+    return found
+
+
+def _ends(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:
+    """Ask each leader once. A partition without a leader, or whose leader has just moved, is left out."""
+    by_leader: dict[int, dict[str, list[PartitionState]]] = {}
+    for topic in metadata.topics.values():
+        for each in topic.partitions:
+            if each.leader is not None:
+                by_leader.setdefault(each.leader, {}).setdefault(topic.name, []).append(each)
+    found: dict[str, int] = {}
+    for leader, topics in by_leader.items():
+        address = metadata.address(leader)
+        if address is None:
+            continue
+        asked = [
+            ListOffsetsTopic(
+                name, [ListOffsetsPartition(partition_index=each.index, timestamp=LATEST) for each in some]
+            )
+            for name, some in topics.items()
+        ]
+        request = ListOffsetsRequest(replica_id=-1, isolation_level=READ_UNCOMMITTED, topics=asked)
+        for told in client.ask_at(address, request, ListOffsetsResponse).topics:
+            ends = [each.offset for each in told.partitions if named(each.error_code) is ErrorCode.NONE]
+            found[told.name] = found.get(told.name, 0) + sum(ends)
+    return found

@@ -1,0 +1,1 @@
+"""The web console of `strandline.console` as a process behind the guard."""
