@@ -19,11 +19,11 @@ class MavenFailed(Exception):
     """What Maven said at its end."""
 
 
-def pom(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) -> str:
+def pom(name: str, artifacts: Sequence[Artifact], *, alone: bool = False, kind: str = "jar") -> str:
     """A project that depends on these; `alone` leaves out what they depend on themselves."""
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"{_ALONE if alone else ''}</dependency>"
+        f"<type>{kind}</type>{_ALONE if alone else ''}</dependency>"
         for group, artifact, version in artifacts
     )
     return (

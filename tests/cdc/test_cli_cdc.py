@@ -76,6 +76,7 @@ def writing(dsn: str) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_verify_finds_what_differs_and_nothing_else(postgres: str, tmp_path: Path) -> None:
     run_sql(postgres, "create table t (id int primary key, v text)")
     run_sql(postgres, "insert into t select n, 'v' || n from generate_series(1, 50) n")
@@ -103,6 +104,7 @@ def test_verify_finds_what_differs_and_nothing_else(postgres: str, tmp_path: Pat
         assert ended.status == 0, ended.stdout.decode() + ended.stderr
 
 
+@pytest.mark.slow
 def test_verify_finds_no_difference_while_a_writer_goes_on(postgres: str, tmp_path: Path) -> None:
     run_sql(postgres, "create table t (id int primary key, v text)")
     run_sql(postgres, "insert into t select n, 'v' || n from generate_series(1, 50) n")
@@ -122,6 +124,7 @@ def test_verify_finds_no_difference_while_a_writer_goes_on(postgres: str, tmp_pa
         assert [each["key"] for each in found["first"]] == [["40"]]
 
 
+@pytest.mark.slow
 def test_status_shows_slot_delay_snapshot_and_tables(postgres: str, tmp_path: Path) -> None:
     run_sql(postgres, "create table t (id int primary key, v text)", 'create table "Odd one" (a int, b int)')
     run_sql(postgres, 'alter table "Odd one" replica identity full')

@@ -144,6 +144,7 @@ def test_a_schema_that_breaks_its_contract_is_waited_for(desk: Desk, postgres: s
     ]
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_converted_stop_the_task_or_are_dead_letters(desk: Desk, postgres: str) -> None:
     run_sql(
         postgres,

@@ -98,6 +98,7 @@ def test_types_come_back_as_they_were(postgres: str, replica: str) -> None:
     assert here == there | CHANGED
 
 
+@pytest.mark.slow
 def test_rows_that_lose_their_key_or_are_deleted(postgres: str, replica: str) -> None:
     run_sql(postgres, 'create table t (a int, "B c" text, v text, primary key (a, "B c"))')
     run_sql(postgres, "insert into t select n, 'k', n::text from generate_series(1, 20) n")
@@ -114,6 +115,7 @@ def test_rows_that_lose_their_key_or_are_deleted(postgres: str, replica: str) ->
         assert len(rows(replica, "select * from t")) == 16
 
 
+@pytest.mark.slow
 def test_a_large_value_that_did_not_change_stays(postgres: str, replica: str) -> None:
     run_sql(
         postgres,
@@ -140,6 +142,7 @@ def test_a_large_value_that_did_not_change_stays(postgres: str, replica: str) ->
         ]
 
 
+@pytest.mark.slow
 def test_a_new_key_of_a_row_with_a_large_value_fails_unless_the_identity_is_full(postgres: str, replica: str) -> None:
     make = "create table {0} (id int primary key, body text); alter table {0} alter body set storage external"
     run_sql(postgres, *make.format("t").split(";"), *make.format("f").split(";"))
@@ -157,6 +160,7 @@ def test_a_new_key_of_a_row_with_a_large_value_fails_unless_the_identity_is_full
     assert rows(replica, "select id, length(body) from t") == [(1, 9000)]
 
 
+@pytest.mark.slow
 def test_ddl_is_followed_where_it_is_safe(postgres: str, replica: str) -> None:
     run_sql(postgres, "create table t (id int primary key, n int, gone text)", "insert into t values (1, 1, 'x')")
     with replicating(postgres, replica):

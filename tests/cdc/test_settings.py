@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from strandline.cdc.mariadb.source import MariadbCdcSource
+from strandline.cdc.postgres.source import PostgresCdcSource
 from strandline.cdc.settings import CdcConfig
 from strandline.connect.config import Config
 from strandline.connect.failures import InvalidConnectorConfig
@@ -92,3 +94,16 @@ def test_none_skips_no_operation() -> None:
     assert config().skipped == {"t"}
     assert config(skipped_operations="none").skipped == set()
     assert config(skipped_operations="c, d").skipped == {"c", "d"}
+
+
+@pytest.mark.parametrize(
+    ("source", "offset"), [(PostgresCdcSource, {"lsn": 1}), (MariadbCdcSource, {"gtids": "0-1-1"})]
+)
+def test_positions_of_another_server_are_refused_and_can_be_removed(
+    source: type[PostgresCdcSource | MariadbCdcSource], offset: dict[str, object]
+) -> None:
+    found = source.Config({**GIVEN, "database.hostname": "db", "database.user": "me", "database.dbname": "d"})
+    mine, other = {"server": "shop"}, {"server": "store"}
+    source.check_offsets(found, [(mine, offset), (other, None)])
+    with pytest.raises(InvalidConnectorConfig, match=r"'store'.* is not read by this connector"):
+        source.check_offsets(found, [(other, offset)])

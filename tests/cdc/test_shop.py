@@ -256,6 +256,7 @@ def run_chaos(directory: Path, seed: int, orders: int, faults: int, pause_s: flo
         check_report(shop)
 
 
+@pytest.mark.slow
 def test_a_quiet_shop_and_one_kill_of_each(tmp_path: Path) -> None:
     run_chaos(tmp_path, seed=27, orders=60, faults=6, pause_s=0.02)
 

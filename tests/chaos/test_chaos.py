@@ -147,6 +147,7 @@ def without_one_processed(ops: list[Op], group: str) -> list[Op]:
     return planted
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_in_a_short_storm() -> None:
     played, nemesis = storm(8)

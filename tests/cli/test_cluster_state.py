@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from strandline.cli.cluster.health import health_findings
+from strandline.cli.cluster.cluster_rows import node_rows, partition_lines
+from strandline.cli.cluster.judging import health_findings
 from strandline.cli.cluster.reassigning import plan_lines
 from strandline.cli.cluster.reassignment_plan import (
     Move,
@@ -25,7 +26,7 @@ from strandline.cli.cluster.state import (
     QuorumNode,
     Reassignment,
 )
-from strandline.cli.cluster.status import as_json_object, node_rows, partition_lines
+from strandline.cli.cluster.status import as_json_object
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed
 from strandline.cli.doctor.findings import Level
 

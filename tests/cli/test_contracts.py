@@ -331,6 +331,7 @@ def check_round_trip(files: Files, name: str, contracts: list[dict[str, Any]]) -
 ONE_NODE = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
 
 
+@pytest.mark.slow
 @settings(max_examples=3, **ONE_NODE)  # type: ignore[arg-type]
 @given(st.lists(CONTRACTS, min_size=2, max_size=2))
 def test_after_an_apply_a_plan_and_an_export_are_empty(
@@ -449,6 +450,7 @@ def test_an_applier_with_a_certificate_names_itself(secured: Files, node: Secure
     assert secured.steps(file) == []
 
 
+@pytest.mark.slow
 def test_rights_of_a_connected_group(secured: Files, node: SecuredNode) -> None:
     cli = secured.cli
     rights = {"user": "reader", "read": ["news"], "groups": ["readers"]}

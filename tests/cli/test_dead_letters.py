@@ -163,6 +163,7 @@ def test_wrong_words_are_explained(cli: CommandLine, ground: Ground) -> None:
     assert cli.run("queue", "dead", "redrive", ground.dead, "--to", "no-such-topic", "--yes").status == 3
 
 
+@pytest.mark.slow
 def test_a_redrive_writes_each_once_and_the_next_finds_nothing(cli: CommandLine, ground: Ground) -> None:
     for number in range(5):
         ground.bury(b"%d" % number, offset=number, partition=number % 2)

@@ -212,6 +212,7 @@ def test_a_group_without_positions(cli: CommandLine, stopped: str, bootstrap: st
     assert "verdict   no positions: nothing was read" in cli.ok("group", "lag", stopped, "--topic", name).lines
 
 
+@pytest.mark.slow
 def test_a_node_that_looked_before_spares_the_waiting() -> None:
     """Two looks of the node make rates, though the command looks once."""
     properties = BROKER_PROPERTIES | {"group.lag.interval.ms": "100"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
+import pytest
 from tests.clients.positions import commit
 
 from strandline.cli.common.client import Cluster
@@ -11,6 +12,7 @@ from strandline.cli.group.lag_reading import LagReading
 from strandline.testing import embedded
 
 
+@pytest.mark.slow
 def test_the_lag_is_read_on_when_the_coordinator_dies() -> None:
     with embedded(nodes=3, properties={"offsets.topic.num.partitions": "1"}) as cluster:
         cluster.create_topic("orders", partitions=3, replication_factor=1)

@@ -44,7 +44,7 @@ def wait_until_up(cli: CommandLine, nodes: int) -> None:
 
 
 def test_dev_runs_a_cluster_and_a_node_that_dies_stays_dead(lonely_cli: CommandLine) -> None:
-    dev = lonely_cli.start("dev", "--nodes", "3", "--port", "0", "--json", "--no-registry")
+    dev = lonely_cli.start("dev", "--nodes", "3", "--port", "0", "--json", "--no-registry", "--no-console")
     facts = json.loads(line_of(dev))
     assert len(facts["nodes"]) == 3
     assert facts["bootstrap"] == ",".join(node["address"] for node in facts["nodes"])
@@ -74,7 +74,17 @@ def test_dev_starts_a_node_again_and_finds_its_cluster_again(lonely_cli: Command
     ids = []
     for _ in range(2):
         dev = lonely_cli.start(
-            "dev", "-n", "3", "--port", "0", "--json", "--no-registry", "--restart", "--data", str(tmp_path)
+            "dev",
+            "-n",
+            "3",
+            "--port",
+            "0",
+            "--json",
+            "--no-registry",
+            "--no-console",
+            "--restart",
+            "--data",
+            str(tmp_path),
         )
         facts = json.loads(line_of(dev))
         (status,) = CommandLine(facts["bootstrap"]).ok("cluster", "status", "--json").objects

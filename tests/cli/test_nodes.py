@@ -71,14 +71,18 @@ def test_dev_prints_what_to_paste_and_cleans_up(lonely_cli: CommandLine) -> None
     assert status_of(f"{facts['registry']}/subjects") is None
 
 
-def test_dev_that_is_killed_leaves_no_registry(lonely_cli: CommandLine) -> None:
+@pytest.mark.slow
+def test_dev_that_is_killed_leaves_no_service(lonely_cli: CommandLine) -> None:
     node = lonely_cli.start("dev", "--port", "0", "--json")
     assert node.stdout is not None
     facts = json.loads(node.stdout.readline())
-    wait_for(lambda: status_of(f"{facts['registry']}/livez") == 200)
+    services = facts["registry"], facts["console"]
+    for url in services:
+        wait_for(lambda url=url: status_of(f"{url}/livez") == 200)
     node.kill()
     node.communicate(timeout=TIMEOUT_S)
-    wait_for(lambda: status_of(f"{facts['registry']}/livez") is None)
+    for url in services:
+        wait_for(lambda url=url: status_of(f"{url}/livez") is None)
 
 
 def status_of(url: str) -> int | None:
@@ -101,7 +105,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def test_dev_keeps_the_data_it_was_given_and_says_where(lonely_cli: CommandLine, tmp_path: Path) -> None:
-    node = lonely_cli.start("dev", "--no-registry", "--port", "0", "--data", str(tmp_path / "kept"))
+    node = lonely_cli.start("dev", "--no-registry", "--no-console", "--port", "0", "--data", str(tmp_path / "kept"))
     assert node.stdout is not None
     shown = b""
     while b"Ctrl-C stops it." not in shown:

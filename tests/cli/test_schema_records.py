@@ -18,8 +18,8 @@ from tests.cli.schema_files import SchemaFiles, proto, record
 from strandline.cli.common.failures import NotFound
 from strandline.cli.common.progress import Progress
 from strandline.cli.records.record import ReadRecord
-from strandline.cli.schema.access import SchemaApi
 from strandline.cli.schema.data_check import SCHEMAS_MAX, DataCheck
+from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.sources import SchemaSources
 
 MOMENT = {"type": "long", "logicalType": "timestamp-millis"}

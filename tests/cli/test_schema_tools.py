@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.schema_files import SchemaFiles, proto, record
 
-from strandline.cli.schema.access import SchemaApi
+from strandline.cli.schema.registry_api import SchemaApi
 
 ID, PORT = ("id", "int"), ("port", "string")
 CLOSED = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}

@@ -49,6 +49,7 @@ def test_files_that_are_whole(cli: CommandLine, topic: str) -> None:
     assert cli.run("topic", "scrub", f"{topic}-typo", "--now").status == 3
 
 
+@pytest.mark.slow
 def test_damage_of_the_only_copy_from_finding_it_to_the_way_out(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         cli = CommandLine(broker.bootstrap)

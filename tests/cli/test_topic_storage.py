@@ -124,6 +124,7 @@ def test_an_empty_partition_has_little_to_show(cli: CommandLine, topic: str) -> 
     assert not any(line.startswith(f"{topic}-0") for line in lines)
 
 
+@pytest.mark.slow
 def test_times_of_files_that_an_earlier_process_wrote(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         cli = CommandLine(broker.bootstrap)
@@ -236,6 +237,7 @@ def test_a_broker_tells_only_of_what_it_has(cli: CommandLine, topic: str) -> Non
     assert ask().partitions == []
 
 
+@pytest.mark.slow
 def test_a_log_that_could_not_be_opened_says_why(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         cli = CommandLine(broker.bootstrap)

@@ -135,10 +135,12 @@ class Raising(Source):
 
     class Config(connect.Config):
         topic: str = option("Topic.")
+        reason: str = option("What it says.", default="a bug of the connector")
+        times: int = option("How often.", default=1)
 
     async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
         yield Batch([SourceRecord(value="one")], {"r": 0}, {"n": 1})
-        raise ZeroDivisionError("a bug of the connector")
+        raise ZeroDivisionError(self.config.reason * self.config.times)
 
 
 class Nonsense(Source):

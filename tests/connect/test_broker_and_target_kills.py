@@ -169,6 +169,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[], Copying]]:
         yield lambda: stack.enter_context(Copying(log, server, tmp_path))
 
 
+@pytest.mark.slow
 def test_every_row_is_copied_once_though_all_three_are_killed(start: Callable[[], Copying]) -> None:
     copying = start()
     for victim, point in (

@@ -208,7 +208,14 @@ def test_only_allowed_directories_are_read(tmp_path: Path) -> None:
 
 def test_offsets_are_checked() -> None:
     good = {"url": "s3://b", "object": "a"}
-    ObjectSource.check_offsets(None, [(good, {"position": 0}), (good, None)])
-    for partition, offset in (({"object": "a"}, {"position": 0}), (good, {"position": -1}), (good, {"done": True})):
+    config = ObjectSource.Config({"store.url": "s3://b", "topic": "t"})
+    other = {"url": "s3://other", "object": "a"}
+    ObjectSource.check_offsets(config, [(good, {"position": 0}), (good, None), (other, None)])
+    for partition, offset in (
+        ({"object": "a"}, {"position": 0}),
+        (good, {"position": -1}),
+        (good, {"done": True}),
+        (other, {"position": 0}),
+    ):
         with pytest.raises(InvalidConnectorConfig):
-            ObjectSource.check_offsets(None, [(partition, offset)])
+            ObjectSource.check_offsets(config, [(partition, offset)])

@@ -1,4 +1,4 @@
-"""OpenSearchSink and a stub of the bulk API: no OpenSearch runs here.
+"""OpenSearchSink and a stub of the bulk API; `test_opensearch_server` has a real OpenSearch.
 
 The stub is a real HTTP server. It takes `_bulk` as the documentation describes it: actions and sources by lines, ids,
 external versions that must be newer than those it has (deletes have versions, too), and a status for each item. It

@@ -63,7 +63,10 @@ KILLED = """
 @pytest.mark.slow
 @pytest.mark.parametrize("point", SQL_SINK_POINTS)
 def test_a_killed_process_neither_loses_nor_doubles(target: Target, point: str, tmp_path: Path) -> None:
-    environment = dict(os.environ) | {VARIABLE: f"{point}:told:{tmp_path / 'kill'}", "PYTHONPATH": str(ROOT)}
+    environment = dict(os.environ) | {
+        VARIABLE: f"{point}:told:{tmp_path / 'kill'}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
+    }
     command = [sys.executable, "-c", textwrap.dedent(KILLED), target.kind, target.url, str(tmp_path / "kill")]
     assert subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode == -signal.SIGKILL
     sink = target.sink(resume=(), **COUNTED)

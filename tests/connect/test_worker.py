@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -10,19 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from tests.connect.plugins import Flaky, Hanging, Kept, Units
 from tests.connect.running import RunningWorker, wait_until
 
 import strandline
-from strandline.connect.failures import FencedOut
+from strandline.connect.failures import FencedOut, RetriableFailure
 from strandline.connect.herder.config_state import TaskId
 from strandline.connect.herder.interface import LeaderOnly, RequestFailed, UnitStatus
 from strandline.connect.herder.status_state import StoredStatus
 from strandline.connect.tasks.conversion import OutMessage
+from strandline.connect.tasks.metrics import TaskMetrics
+from strandline.connect.tasks.settings import ConnectTaskSettings
 from strandline.connect.tasks.source_task import transactional_id
 from strandline.connect.tasks.task_producer import TaskProducer
+from strandline.connect.tasks.tolerance import BadRecord, RawRecord, Tolerance
 from strandline.local.embedded_broker import EmbeddedBroker
 
 
@@ -41,26 +45,38 @@ def worker(log: EmbeddedBroker) -> Iterator[RunningWorker]:
 def committed(
     log: EmbeddedBroker, topic: str, count: int, wait_s: float = 60.0, isolation: str = "read_committed"
 ) -> list[Any]:
-    """Read a topic from its beginning until it has given so many records and a while nothing more."""
+    """Read a topic from its beginning until it has given so many records, and on to the end that it has then."""
+    admin = AdminClient({"bootstrap.servers": log.bootstrap})
+    wait_until(lambda: topic in admin.list_topics().topics, f"{topic} is made", wait_s)
+    places = admin.list_topics(topic).topics[topic].partitions
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,
-            "group.id": f"{isolation}-{topic}",
-            "auto.offset.reset": "earliest",
+            "group.id": "committed",
             "enable.auto.commit": False,
             "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 100,
         }
     )
-    consumer.subscribe([topic])
+    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in places])
     found: list[Any] = []
+    positions: dict[int, int] = {}
+    ends: dict[int, int] = {}
 
     def is_whole() -> bool:
-        found.extend(each for each in consumer.consume(1000, 0.1) if each.error() is None)
-        return len(found) >= count
+        for each in consumer.consume(1000, 0.1):
+            if each.error() is None:
+                found.append(each)
+                positions[each.partition()] = each.offset() + 1
+            elif each.error().code() == KafkaError._PARTITION_EOF:
+                positions[each.partition()] = each.offset()
+        if len(found) >= count and not ends:
+            ends.update({each: consumer.get_watermark_offsets(TopicPartition(topic, each))[1] for each in places})
+        return bool(ends) and all(positions.get(each, -1) >= end for each, end in ends.items())
 
     try:
         wait_until(is_whole, f"{count} records in {topic}; there are {len(found)}", wait_s)
-        found.extend(each for each in consumer.consume(1000, 0.5) if each.error() is None)
         return found
     finally:
         consumer.close()
@@ -105,6 +121,39 @@ def test_a_source_goes_on_where_it_was_stopped_and_where_an_administrator_sets_i
     wait_until(lambda: not worker.herder.task_configs("again"), "it has no tasks")
     worker.ask(worker.herder.reset_offsets("again"))
     assert worker.ask(worker.herder.offsets("again")) == []
+    stored = [each for each in committed(log, "connect-offsets", 4) if each.key().startswith(b'["again"')]
+    assert stored[-1].value() is None
+    assert len({each.partition() for each in stored}) == 1, "positions are in order in one partition only"
+
+
+def test_a_source_begins_behind_positions_that_another_transaction_hides(
+    log: EmbeddedBroker, worker: RunningWorker
+) -> None:
+    worker.create("hidden", "Counter", topic="hidden", count="100000", step="1", pause="0.02")
+    count = len(committed(log, "hidden", 5))
+    place = next(
+        each for each in committed(log, "connect-offsets", 5) if each.key().startswith(b'["hidden"')
+    ).partition()
+    other = Producer({"bootstrap.servers": log.bootstrap, "transactional.id": "hides"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce("connect-offsets", b"x", key=b"of another task", partition=place)
+    other.flush()
+    count = len(committed(log, "hidden", count + 20))
+    worker.ask(worker.herder.restart_task("hidden", 0))
+
+    def task() -> Any:
+        runner = worker.worker.runner(TaskId("hidden", 0))
+        return None if runner is None else runner.task
+
+    wait_until(lambda: (found := task()) is not None and found._producer is not None, "it has its producer")
+    # Its position is hidden, so nothing may be read yet.
+    time.sleep(0.5)
+    assert task().metrics.batches == 0
+    other.abort_transaction()
+    values = [int(each.value()) for each in committed(log, "hidden", count + 20)]
+    worker.ask(worker.herder.delete("hidden"))
+    assert values == [*range(len(values))]
 
 
 def test_a_paused_source_gives_nothing_until_it_goes_on(log: EmbeddedBroker, worker: RunningWorker) -> None:
@@ -175,6 +224,7 @@ def test_a_target_that_is_down_is_waited_for(log: EmbeddedBroker, worker: Runnin
     assert status.tasks[0].state == "RUNNING"
 
 
+@pytest.mark.slow
 def test_partitions_that_were_lost_while_paused_are_read_when_they_come_back(
     log: EmbeddedBroker, worker: RunningWorker
 ) -> None:
@@ -188,7 +238,8 @@ def test_partitions_that_were_lost_while_paused_are_read_when_they_come_back(
         producer.flush()
         wait_until(lambda: [each for each, _ in written].count(value) == len(partitions), f"{value} is written")
 
-    worker.create("stays", "Kept", topics="leaves", into="stays")
+    often = {"consumer.override.heartbeat.interval.ms": "300"}
+    worker.create("stays", "Kept", often, topics="leaves", into="stays")
     is_written(1, (0, 1))
     worker.set_state("stays", "PAUSED")
     worker.wait_for("stays", "PAUSED")
@@ -198,6 +249,7 @@ def test_partitions_that_were_lost_while_paused_are_read_when_they_come_back(
             "group.id": "connect-stays",
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
+            "heartbeat.interval.ms": 300,
         }
     )
     other.subscribe(["leaves"])
@@ -266,6 +318,61 @@ def test_a_poison_record_becomes_a_dead_letter(log: EmbeddedBroker, worker: Runn
     wait_until(lambda: worker.ask(worker.herder.offsets(name)) == [position], "their offsets are committed, too")
 
 
+def test_a_dead_letter_that_its_topic_refuses_is_not_lost(log: EmbeddedBroker, worker: RunningWorker) -> None:
+    admin = AdminClient({"bootstrap.servers": log.bootstrap})
+    admin.create_topics([NewTopic("small-letters", 1, 1, config={"max.message.bytes": "2000"})])[
+        "small-letters"
+    ].result()
+    bad = b"not json" * 500
+    produce(log, "large-letters", [b"1", bad, b"3"])
+    settings = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "small-letters"}
+    worker.create("large-letters", "Kept", settings, topics="large-letters", into="large-letters")
+    trace = worker.wait_for("large-letters", "FAILED")
+    assert trace.startswith("dead letters cannot be written to small-letters")
+    assert worker.ask(worker.herder.offsets("large-letters")) == []
+    larger = ConfigEntry("max.message.bytes", "1000000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", "small-letters", incremental_configs=[larger])
+    admin.incremental_alter_configs([resource])[resource].result()
+    worker.ask(worker.herder.restart_task("large-letters", 0))
+    assert {each.value() for each in committed(log, "small-letters", 1)} == {bad}
+    wait_until(lambda: (b := Kept.written.get("large-letters")) is not None and (3, 2) in b, "the others are written")
+
+
+def test_a_dead_letter_that_was_not_stored_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[_Letters] = []
+
+    class _Letters:
+        """Stores nothing as the first one that is made."""
+
+        def __init__(self, settings: object, logger: object) -> None:
+            made.append(self)
+            self.values: list[bytes] = []
+            self._waiting: list[Any] = []
+
+        def produce(self, topic: str, *, value: bytes, on_delivery: Any, **named: Any) -> None:
+            self._waiting.append(on_delivery)
+            self.values.append(value)
+
+        def poll(self, seconds: float) -> None:
+            pass
+
+        def flush(self, seconds: float) -> int:
+            for each in self._waiting:
+                each(KafkaError(KafkaError._MSG_TIMED_OUT) if made[0] is self else None, None)
+            self._waiting.clear()
+            return 0
+
+    monkeypatch.setattr("confluent_kafka.Producer", _Letters)
+    settings = ConnectTaskSettings({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"})
+    tolerance = Tolerance("localhost:1", TaskId("sink", 0), "Sink", settings, TaskMetrics())
+    tolerance.take(BadRecord("TASK_PUT", "t-0 at offset 1", ValueError()), RawRecord("t", 0, 1, 0, None, b"bad", ()))
+    with pytest.raises(RetriableFailure, match="dead letters cannot be written to dead"):
+        tolerance.flush()
+    tolerance.flush()
+    tolerance.flush()
+    assert [each.values for each in made] == [[b"bad"], [b"bad"]]
+
+
 def test_without_tolerance_the_task_fails_and_names_the_record(log: EmbeddedBroker, worker: RunningWorker) -> None:
     produce(log, "strict", [b"1", b"oops"])
     worker.create("strict", "Kept", topics="strict", into="strict")
@@ -284,6 +391,27 @@ def test_a_connector_that_raises_fails_alone_and_is_restarted(log: EmbeddedBroke
     worker.ask(worker.herder.restart_task("raises", 0))
     assert len(committed(log, "raises", 2)) == 2, "it has begun again, and failed again"
     worker.wait_for("raises", "FAILED")
+
+
+def test_a_reason_that_is_too_long_or_no_unicode_holds_up_no_other_state(
+    log: EmbeddedBroker, worker: RunningWorker
+) -> None:
+    worker.create("wordy", "Raising", topic="wordy", reason="\udcff long", times="1000000")
+    worker.wait_for("wordy", "FAILED")
+    worker.create("brief", "Counter", topic="brief", count="1")
+    worker.wait_for("brief", "RUNNING")
+    stored: dict[bytes, list[dict[str, str]]] = {}
+
+    def is_stored() -> bool:
+        stored.clear()
+        for each in committed(log, "connect-status", 4):
+            stored.setdefault(each.key(), []).append(json.loads(each.value() or b"{}"))
+        return b"status-task-brief-0" in stored
+
+    wait_until(is_stored, "the state of the next is stored")
+    (trace,) = (each["trace"] for each in stored[b"status-task-wordy-0"] if each["state"] == "FAILED")
+    assert trace.startswith("ZeroDivisionError: \udcff long")
+    assert "characters are left out" in trace
 
 
 def test_a_connector_that_gives_nonsense_fails_with_a_sentence(worker: RunningWorker) -> None:
@@ -342,6 +470,34 @@ def test_a_second_worker_does_not_write_configs(log: EmbeddedBroker) -> None:
             with pytest.raises(LeaderOnly) as refused:
                 second.create("x", "Counter", topic="x")
             assert refused.value.leader_url == "http://worker-1"
+
+
+def test_a_worker_without_the_plugin_fails_its_task_alone_and_others_take_it_over(log: EmbeddedBroker) -> None:
+    topics = {f"{each}_storage_topic": f"uneven-{each}" for each in ("config", "offset", "status")}
+    with RunningWorker(log.bootstrap, 1, group_id="uneven", **topics) as first:
+        first.lead()
+        with RunningWorker(log.bootstrap, 2, group_id="uneven", plugin_modules="", **topics) as second:
+            wait_until(lambda: second.worker.assignment.leader_url == "http://worker-1", "both are in the group")
+            first.create("uneven", "Counter", topic="uneven", count="20", tasks_max="2")
+
+            def states() -> dict[str, str]:
+                status = first.status("uneven")
+                return {} if status is None else {each.worker_id: each.state for each in status.tasks.values()}
+
+            wait_until(lambda: states() == {"worker-1": "RUNNING", "worker-2": "FAILED"}, "one of two tasks runs")
+            status = first.status("uneven")
+            assert status is not None
+            (why,) = (each.trace for each in status.tasks.values() if each.state == "FAILED")
+            assert why is not None
+            assert why == (
+                "the worker does not run classes of the module tests.connect.plugins: "
+                "name it in plugin.modules of the worker"
+            )
+            assert len(committed(log, "uneven", 20)) == 20
+        values = committed(log, "uneven", 40)
+    assert sorted((each.key(), int(each.value())) for each in values) == [
+        (key, number) for key in (b'"0"', b'"1"') for number in range(20)
+    ]
 
 
 def test_old_tasks_are_fenced_before_new_ones_begin(log: EmbeddedBroker, worker: RunningWorker) -> None:

@@ -17,7 +17,13 @@ import strandline
 from strandline.local.embedded_broker import EmbeddedBroker
 
 TASKS = 6
-SESSION_MS = "6000"
+WORKER = {
+    "session_timeout_ms": "3000",
+    "heartbeat_interval_ms": "300",
+    "task_shutdown_graceful_timeout_ms": "500",
+}
+"""Short times, because the tests wait for sessions to end, for rebalances and for a task that hangs."""
+BROKER = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 
 
 def everything_in(log: EmbeddedBroker, topic: str) -> Counter[tuple[bytes, int]]:
@@ -66,16 +72,15 @@ def workers_of(asked: WorkerProcess) -> list[str]:
 
 def run_with_kills(tmp_path: Path, count: int, kills: int) -> None:
     database = tmp_path / "target.sqlite"
-    properties = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "3"}
     with contextlib.ExitStack() as stack:
-        log = stack.enter_context(strandline.embedded(properties=properties))
+        log = stack.enter_context(strandline.embedded(properties=BROKER | {"num.partitions": "3"}))
 
-        def start(number: int) -> WorkerProcess:
-            worker = WorkerProcess(log.bootstrap, tmp_path / f"worker-{number}.log", session_timeout_ms=SESSION_MS)
-            return stack.enter_context(worker)
+        def start(*numbers: int) -> list[WorkerProcess]:
+            started = [WorkerProcess(log.bootstrap, tmp_path / f"worker-{each}.log", **WORKER) for each in numbers]
+            return [stack.enter_context(each) for each in started]
 
         log.create_topic("numbers", 3)
-        workers = [start(number) for number in range(3)]
+        workers = start(0, 1, 2)
         workers[0].create(
             "count",
             connector_class=f"{PLUGINS}:Parts",
@@ -105,7 +110,9 @@ def run_with_kills(tmp_path: Path, count: int, kills: int) -> None:
                 lambda: len(on := workers_of(survivor)) == TASKS + 3 and gone not in on,  # noqa: B023
                 f"tasks of the dead worker run elsewhere after kill {number}",
             )
-            workers[number % 3] = start(3 + number)
+            workers.remove(victim)
+            if number + 1 < kills:
+                workers[number % 3 : number % 3] = start(3 + number)
         expected = Counter({(str(part), each): 1 for part in range(TASKS) for each in range(count)})
         wait_until(lambda: rows_of(database).total() >= expected.total(), "all rows are there", 120)
         assert rows_of(database) == expected, "rows in the target: lost or doubled"
@@ -113,20 +120,28 @@ def run_with_kills(tmp_path: Path, count: int, kills: int) -> None:
             (key.strip(b'"').decode(), number): times for (key, number), times in everything_in(log, "numbers").items()
         }
         assert in_topic == dict(expected), "records in the topic: lost or doubled"
-        assert workers[0].stop() == 0
+        survivor.create("hangs", connector_class=f"{PLUGINS}:Hanging", topic="hangs")
+        wait_until(lambda: len(survivor.running_on("hangs")) == 1, "a connector that hangs runs")
+        assert [each.stop() for each in workers] == [0, 0], "workers end though a connector hangs"
 
 
 def test_a_leader_that_is_killed_loses_and_doubles_nothing(tmp_path: Path) -> None:
     run_with_kills(tmp_path, count=150, kills=1)
 
 
-def test_a_worker_with_a_connector_that_hangs_still_ends_when_it_is_told_to(tmp_path: Path) -> None:
-    with strandline.embedded(properties={"group.initial.rebalance.delay.ms": "0"}) as log:
-        settings = {"task_shutdown_graceful_timeout_ms": "500"}
-        with WorkerProcess(log.bootstrap, tmp_path / "worker.log", **settings) as worker:
-            worker.create("hangs", connector_class=f"{PLUGINS}:Hanging", topic="hangs")
-            wait_until(lambda: len(worker.running_on("hangs")) == 1, "it runs")
-            assert worker.stop() == 0
+@pytest.mark.slow
+def test_a_worker_whose_only_broker_is_gone_still_ends(tmp_path: Path) -> None:
+    with (
+        strandline.embedded(properties=BROKER) as log,
+        WorkerProcess(log.bootstrap, tmp_path / "worker.log", **WORKER) as worker,
+    ):
+        worker.create("count", connector_class=f"{PLUGINS}:Parts", topic="numbers", count="100000", pause="0.05")
+        rows = {"connector_class": "SqliteSink", "connection_url": str(tmp_path / "rows"), "pk_mode": "none"}
+        worker.create("rows", topics="numbers", delete_enabled="false", insert_mode="insert", **rows)
+        wait_until(lambda: rows_of(tmp_path / "rows").total() > 0, "rows are copied")
+        log.kill()
+        # Supervisors of processes wait for 30 seconds before they kill.
+        assert worker.stop(within_s=25) == 0
 
 
 @pytest.mark.slow

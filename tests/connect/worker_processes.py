@@ -34,7 +34,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=self._log,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
         )
         self.url = ""
 
@@ -57,9 +57,9 @@ class WorkerProcess:
         """Wait until the process has ended by itself; return its status."""
         return self._process.wait(60)
 
-    def stop(self) -> int:
+    def stop(self, within_s: float = 60) -> int:
         self._process.terminate()
-        return self._process.wait(60)
+        return self._process.wait(within_s)
 
     def __enter__(self) -> WorkerProcess:
         return self.wait_ready()

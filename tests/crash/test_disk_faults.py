@@ -160,6 +160,7 @@ def test_a_failed_flush_takes_the_partition_offline_and_loses_nothing(tmp_path: 
         judge(workload, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(NO_SHIM), reason=NO_SHIM)
 def test_a_failed_flush_of_the_metadata_log_acknowledges_no_topic(tmp_path: Path) -> None:
     with sync_fault(tmp_path) as fault, embedded(data=tmp_path / "data", environ=fault.environ) as log:

@@ -112,6 +112,7 @@ def test_nothing_acknowledged_or_read_is_lost_in_forty_power_cuts(tmp_path: Path
     run_power_cuts(40, tmp_path)
 
 
+@pytest.mark.slow
 def test_asynchronous_flush_may_lose_and_the_checker_says_so(tmp_path: Path) -> None:
     # The other side of the promise, and the proof that the tests above can fail: without the flush before the
     # acknowledgement, a cut loses what was acknowledged a moment ago.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -20,6 +21,7 @@ RECORDS = 2 * LOOP_LOG_BYTES_MAX // len(VALUE)
 """For each partition: more than is recovered without a worker."""
 
 
+@pytest.mark.slow
 def test_large_logs_are_recovered_by_workers_and_lose_nothing(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as log:
         log.create_topic("orders", PARTITIONS)

@@ -29,11 +29,15 @@ OWN_SETTINGS = (
     "strandline.delay.enable",
     "strandline.delay.max.ms",
     "strandline.lag.objectives",
+    "strandline.object.ack",
     "strandline.owner",
+    "strandline.remote.origin",
+    "strandline.remote.recall",
     "strandline.retention.lock.ms",
     "strandline.schema.validation",
     "strandline.share.backoff.max.ms",
     "strandline.share.backoff.ms",
+    "strandline.storage",
     "strandline.validate.records",
 )
 SAID_CHARACTERS_MAX = 100

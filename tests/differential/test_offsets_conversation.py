@@ -31,6 +31,7 @@ def check_node(seeds: range) -> None:
             assert converse(log.port, seed) == theirs[str(seed)], f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_node_answers_as_kafka() -> None:
     check_node(SEEDS[: 2 * len(KINDS)])
 

@@ -105,6 +105,7 @@ def session_of_many(topic: bytes) -> bytes:
     return raw_request(1, 7, body)
 
 
+@pytest.mark.slow
 def test_fetch_sessions_have_a_budget_of_partitions(broker: EmbeddedBroker) -> None:
     """A session remembers its partitions, known or not, and each is an object of ours."""
     before = resident_bytes(broker.pid)

@@ -33,6 +33,7 @@ def fetch_of(topic: str, *, wait_ms: int = 0, min_bytes: int = 0, max_bytes: int
     )
 
 
+@pytest.mark.slow
 def test_half_open_connections_are_left_alone_and_cost_little(broker: EmbeddedBroker) -> None:
     """Thousands that connect and say nothing, as a scanner or a load balancer does."""
     pid = broker.pid
@@ -131,6 +132,7 @@ def test_a_produce_pipeline_that_takes_no_answers(broker: EmbeddedBroker) -> Non
         assert grown < 32 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", ["max.connections", "max.connections.per.ip"])
 def test_the_limit_on_connections(setting: str) -> None:
     with stage({}, properties={setting: "30"}) as log:
@@ -205,6 +207,7 @@ def run_out_of_descriptors(limit: int, tmp_path: Path) -> None:
         check_standard_error(log.pid)
 
 
+@pytest.mark.slow
 def test_out_of_descriptors(tmp_path: Path) -> None:
     run_out_of_descriptors(256, tmp_path)
 

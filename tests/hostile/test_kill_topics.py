@@ -158,6 +158,7 @@ def run(kills: int, directory: Path) -> None:
     assert topics.present or topics.absent
 
 
+@pytest.mark.slow
 def test_a_directory_that_outlived_its_topic(tmp_path: Path) -> None:
     """The kill that comes between the record of a deletion and the directory: only what nobody knows is kept."""
     with strandline.embedded(data=tmp_path / "data") as log:
@@ -182,6 +183,7 @@ def test_a_directory_that_outlived_its_topic(tmp_path: Path) -> None:
         assert re.fullmatch(r"stranger-0\.[0-9a-f]{32}-stray", left[1])
 
 
+@pytest.mark.slow
 def test_five_kills(tmp_path: Path) -> None:
     run(5, tmp_path)
 

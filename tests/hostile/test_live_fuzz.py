@@ -135,6 +135,7 @@ def fuzz(broker: EmbeddedBroker, examples: int) -> None:
     assert grown < GROWTH_BYTES_MAX
 
 
+@pytest.mark.slow
 def test_a_few_of_each(broker: EmbeddedBroker) -> None:
     fuzz(broker, SHORT)
 
@@ -161,6 +162,7 @@ def replay(port: int, path: Path) -> None:
     lines.close()
 
 
+@pytest.mark.slow
 def test_what_once_broke_something(broker: EmbeddedBroker) -> None:
     """The stage tells whether an exception of ours was logged, or a turn of the loop took too long."""
     found = [path for name, path in kept() if name.startswith("live_")]
@@ -171,6 +173,7 @@ def test_what_once_broke_something(broker: EmbeddedBroker) -> None:
             assert peer.is_served(), path.name
 
 
+@pytest.mark.slow
 def test_an_offset_that_is_to_be_kept_longer_than_time_can_tell(broker: EmbeddedBroker) -> None:
     """Found by the fuzzing above: the record could not be written, and the offset was in memory all the same."""
     kept_for_ever = OffsetCommitRequestPartition(partition_index=0, committed_offset=42)

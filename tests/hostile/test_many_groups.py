@@ -47,6 +47,7 @@ def listed(peer: Peer) -> set[str]:
     return {group.group_id for group in answer.groups}
 
 
+@pytest.mark.slow
 def test_many_groups(broker: EmbeddedBroker) -> None:
     with Peer(broker.port) as peer:
         # The first one loads the shard, so it may be told to come again.

@@ -144,6 +144,7 @@ GARBAGE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GARBAGE)
 def test_readers_survive_what_nobody_checked(broker: EmbeddedBroker, name: str) -> None:
     """The bad batch is refused by the reader itself; the broker, its time look-up and the records behind are fine."""
@@ -193,6 +194,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", BOMBS)
 def test_a_time_look_up_does_not_inflate_a_bomb(broker: EmbeddedBroker, codec: str) -> None:
     topic = f"bomb-{codec}"

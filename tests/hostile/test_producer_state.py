@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.hostile.batches import batch, produce, with_fields
 from tests.hostile.peer import Peer
 from tests.unit.log.engine import split
@@ -37,6 +38,7 @@ def stored(data: Path) -> list[bytes | None]:
     return [record.value for path in segments for each in split(path.read_bytes()) for record in decode_batch(each)]
 
 
+@pytest.mark.slow
 def test_what_was_never_stored_is_not_called_a_duplicate(tmp_path: Path) -> None:
     """The first batch of a new producer was corrupt on its way, the second was in flight behind it; then the broker
     restarts. DUPLICATE_SEQUENCE_NUMBER for the first would be a success to its client, and the record lost."""
@@ -83,6 +85,7 @@ def test_a_producer_that_the_broker_forgot_goes_on(tmp_path: Path) -> None:
     assert stored(tmp_path) == [b"57", b"58"]
 
 
+@pytest.mark.slow
 def test_invented_producers_are_limited_and_cost_the_others_nothing(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path, properties={**QUICK, "producer.id.count.max": "300"}) as log:
         log.create_topic(TOPIC)

@@ -30,7 +30,7 @@ ROUTES_AND_VERSIONS = [
 GROWTH_BYTES_MAX = 48 * MIB
 NEVER_TWICE_THE_SAME = (
     *("InitProducerId", "JoinGroup", "DescribeLogDirs", "GetTelemetrySubscriptions"),
-    *("TransactionProgress", "ListSinks", "DescribeStorage"),
+    *("TransactionProgress", "ListSinks", "DescribeStorage", "MetricsHistory"),
 )
 """Answers with new ids in them, with the free bytes of a disk, or with the time."""
 

@@ -49,6 +49,7 @@ def meeting(message: Message, version: int, rng: random.Random) -> Message:
     return message
 
 
+@pytest.mark.slow
 def test_a_node_with_share_groups_serves_on() -> None:
     rng = random.Random(new_seed())
     order = [ROUTES[key] for key in APIS for _ in range(EXAMPLES)]

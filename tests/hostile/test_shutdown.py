@@ -96,6 +96,7 @@ def flip_a_byte(data: Path) -> None:
         file.write(bytes((byte ^ 1,)))
 
 
+@pytest.mark.slow
 def test_a_clean_stop_under_load(broker: EmbeddedBroker) -> None:
     pipelines = [Pipeline(broker.port, number) for number in range(PIPELINES)]
     with Peer(broker.port) as waiting:
@@ -139,6 +140,7 @@ def test_a_clean_stop_under_load(broker: EmbeddedBroker) -> None:
     assert f"{TOPIC}-0 is offline" in broker.stderr_text()
 
 
+@pytest.mark.slow
 def test_requests_under_way_are_answered(broker: EmbeddedBroker) -> None:
     """What the broker has read when the signal comes is finished, appended, flushed and answered."""
     with Peer(broker.port) as peer:
@@ -178,6 +180,7 @@ def test_a_slow_reader_does_not_hold_up_the_stop_for_ever(broker: EmbeddedBroker
     broker.start()
 
 
+@pytest.mark.slow
 def test_a_signal_while_clients_connect(broker: EmbeddedBroker) -> None:
     ending = threading.Event()
     failures: list[BaseException] = []
@@ -206,6 +209,7 @@ def test_a_signal_while_clients_connect(broker: EmbeddedBroker) -> None:
     assert "Traceback" not in broker.stderr_text()
 
 
+@pytest.mark.slow
 def test_a_client_that_never_stops_asking_does_not_hold_up_the_stop(broker: EmbeddedBroker) -> None:
     """More in flight than may wait at once, so that requests lie unread behind those that were started."""
     in_flight, sent, answered = 600, 0, 0

@@ -110,6 +110,7 @@ def story(broker: EmbeddedBroker) -> Iterator[Story]:
     made.close()
 
 
+@pytest.mark.slow
 def test_it_gets_every_byte(story: Story) -> None:
     story.begin()
     assert story.finish() == story.values
@@ -212,6 +213,7 @@ def test_small_slices_that_no_client_reads_wait_in_their_files(broker: EmbeddedB
     assert grown < control + 24 * MIB
 
 
+@pytest.mark.slow
 def test_answers_that_no_client_reads_hold_up_its_next_requests(broker: EmbeddedBroker) -> None:
     """Thousand requests for metadata at once on each connection: one answer waits, and the other requests with it."""
     story = Story(broker, partitions=200, batches=1, value_bytes=10)

@@ -41,6 +41,7 @@ def push(broker: EmbeddedBroker, metrics: bytes, codec: int) -> ErrorCode:
         return ErrorCode(peer.ask(asked, 0).error_code)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
 def test_a_bomb_is_refused_within_memory(broker: EmbeddedBroker, codec: int) -> None:
     # What one mebibyte of each codec may become: 32 GB of zstd would take too long to make, 512 MiB tell the same.

@@ -58,6 +58,7 @@ def check_logs(directory: LogDirectory, ledger: Ledger) -> None:
         log.close()
 
 
+@pytest.mark.slow
 def test_after_a_kill(kafka_lives: KafkaLives, tmp_path: Path) -> None:
     shutil.copytree(kafka_lives.killed, tmp_path / "data")
     directory = LogDirectory(tmp_path / "data", disk=RealDisk(), open_files_max=100)

@@ -33,6 +33,11 @@ TRAPS: dict[str, Trap] = {
         "DNS rebinding (CVE-2018-1002103), CSRF, Kafka Connect's REST API without rights of its own",
         "every route declares a right, callers are proven by a login, rules have an age, Host and Origin are checked",
     ),
+    "console": Trap(
+        "a page shows a visitor what the cluster would not, or a page of another site changes something",
+        "consoles for Kafka with one user for all visitors; stored markup in record values",
+        "talk to the cluster as the visitor, keep answers by user, demand the session's token, mask on the server",
+    ),
     "contracts": Trap(
         "a file that is applied deletes more than was meant, locks its applier out, or misses what was changed by hand",
         "Terraform's providers for Kafka, kafka-gitops: destroy on removal, drift",
@@ -334,6 +339,36 @@ TRAPS: dict[str, Trap] = {
         "local records go that the store lacks, deleted ones come back, or objects stay that no reader can reach",
         "KIP-405, and the failure table of our own design",
         "delete locally below the copied offset only; write the start down first; record a copy before its upload",
+    ),
+    "tiered-compaction": Trap(
+        "compaction of the store loses the newest value of a key, brings a deleted one back, or serves two versions",
+        "our own design: no other broker compacts what is tiered",
+        "one record swaps the versions, and only if the old ones are all readable; the store alone drops tombstones",
+    ),
+    "tiered-shared-objects": Trap(
+        "what two topics share is deleted with one of them, or stays when both are gone",
+        "shallow clones of Delta tables after VACUUM of their source",
+        "one order decides between a clone and a deletion; the last topic that names an object deletes it",
+    ),
+    "tiered-restore": Trap(
+        "a restored cluster serves half an object, or what an election took back; a reader deletes objects",
+        "the failure table of our own design",
+        "restore finished segments of the leader's log only; a cluster that reads another's store writes nothing",
+    ),
+    "object-commits": Trap(
+        "two leaders write into one log that is kept elsewhere: an offset names two records, or a batch is there twice",
+        "the failure table of our own design: a leader that is stopped between the write and its commit",
+        "one order for claims and commits, the same rule for every reader, and numbers that a process uses once",
+    ),
+    "object-acknowledgement": Trap(
+        "a record is acknowledged before it is in the store and committed",
+        "write-behind caches in front of object stores",
+        "count what is committed, and commit what is written",
+    ),
+    "object-orphans": Trap(
+        "the collector deletes an object that a slow commit names, or that a reader needs",
+        "the failure table of our own design; Icechunk and Hudi, which collect by age alone",
+        "refuse the commit first, by the log; watch by one's own clock; release what segments hold, and no more",
     ),
     "tiered-damage": Trap(
         "an object that is not what was written is served, and a client takes it for records",

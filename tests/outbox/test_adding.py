@@ -262,6 +262,7 @@ def test_alembic_creates_and_drops_the_tables(postgres: str, tmp_path: Path) -> 
         engine.dispose()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["postgresql", "sqlite"])
 def test_django_migrates_adds_and_receives(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     database = str(tmp_path / "django.db") if name == "sqlite" else request.getfixturevalue("postgres")

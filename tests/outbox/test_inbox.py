@@ -131,6 +131,7 @@ async def test_messages_of_all_clients_have_the_same_id(broker: EmbeddedBroker) 
         assert [id_of(await consumer.getone()) for _ in expected] == expected
 
 
+@pytest.mark.slow
 def test_an_error_of_a_consumer_is_no_message(broker: EmbeddedBroker) -> None:
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "x", "enable.partition.eof": True}
     consumer = Consumer(settings | {"auto.offset.reset": "earliest"})

@@ -20,6 +20,7 @@ from strandline import EmbeddedBroker, outbox
 from strandline.cli.common.failures import ExitCode
 
 
+@pytest.mark.slow
 def test_a_relay_sends_what_is_there_and_says_what_it_parked(postgres: str, broker: EmbeddedBroker) -> None:
     broker.create_topic("commanded", 1)
     cli = CommandLine(broker.bootstrap)

@@ -68,6 +68,7 @@ def test_effects_run_once_although_the_group_is_rewound(broker: EmbeddedBroker, 
     assert again.sent == []
 
 
+@pytest.mark.slow
 def test_a_record_that_is_not_finished_keeps_its_effects_after_a_restart(broker: EmbeddedBroker) -> None:
     """The handlers of later records have ended, and have said so, when the consumer is stopped."""
     write(broker, "unfinished", 9)

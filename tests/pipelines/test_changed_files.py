@@ -64,6 +64,7 @@ def totals(ground: Ground) -> list[object]:
     return [value["total"] for _, value in ground.records("totals")]
 
 
+@pytest.mark.slow
 def test_a_dataset_that_is_added_is_known_before_its_first_batch(ground: Ground) -> None:
     """Also while another query has nothing to read: `due` never has a batch here."""
     ground.once(ground.write(SHOP))
@@ -88,6 +89,7 @@ def test_a_dataset_that_is_added_is_known_before_its_first_batch(ground: Ground)
     assert [value["amount"] for _, value in ground.records("large")] == [10, 100]
 
 
+@pytest.mark.slow
 def test_another_aggregate_does_not_go_on_over_the_old_state(ground: Ground) -> None:
     file = ground.write(SHOP)
     ground.once(file)
@@ -184,6 +186,7 @@ def test_a_registry_without_forms_is_taken_on(ground: Ground) -> None:
     assert version_of(ground).datasets["totals"].form != ()
 
 
+@pytest.mark.slow
 def test_without_forms_the_text_that_was_kept_tells_them(ground: Ground) -> None:
     file = ground.write(SHOP)
     ground.once(file)

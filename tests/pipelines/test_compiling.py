@@ -155,6 +155,7 @@ def test_a_file_with_everything_runs(ground: Ground) -> None:
     assert ("ann", {"total": 105.0}) in ground.rows(f"{ground.word}.rich")
 
 
+@pytest.mark.slow
 def test_a_table_is_what_it_is_when_a_batch_begins(ground: Ground) -> None:
     word = ground.word
     ground.send(f"{word}.people", ("7", {"name": "Ann"}), ("8", {"name": "Bob"}), ("9", {"name": "Cyd"}), ("9", None))
@@ -198,6 +199,7 @@ CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT * FROM things;
     assert "dead_letters" in str(failed.value)
 
 
+@pytest.mark.slow
 def test_dead_letters_of_a_table_and_of_what_only_spark_parses(ground: Ground) -> None:
     word = ground.word
     ground.send(
@@ -229,6 +231,7 @@ def letters(ground: Ground, topic: str) -> list[tuple[bytes | None, Any, dict[st
     return [(each.key(), each.value(), {name: value.decode() for name, value in each.headers()}) for each in found]
 
 
+@pytest.mark.slow
 def test_a_key_that_does_not_fit_goes_to_dead_letters_with_the_reason(ground: Ground) -> None:
     word = ground.word
     records = [
@@ -325,6 +328,7 @@ CREATE STREAM copies TO TOPIC 'WORD.copies' AS SELECT id, amount, day FROM order
     assert dead == [1, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.slow
 def test_one_rule_says_what_fits_in_tables_too(ground: Ground) -> None:
     for number, value in enumerate(LENIENT):
         ground.send(ground.word, (str(number), value))
@@ -377,6 +381,7 @@ def again(kept):
 """
 
 
+@pytest.mark.slow
 def test_a_row_without_a_key_does_not_stop_a_table(ground: Ground) -> None:
     from strandline import views
 
@@ -494,6 +499,7 @@ def some(orders, others):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("decorator", "result", "mode"), MODES)
 def test_a_query_has_the_mode_that_it_says_or_else_one_that_spark_allows(
     ground: Ground, decorator: str, result: str, mode: str

@@ -196,6 +196,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COUNTS)
 def test_what_state_means_counts(planned: Planned, what: str) -> None:
     old, new, reason = COUNTS[what]
@@ -234,6 +235,7 @@ CONTINUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", CONTINUES)
 def test_what_comes_in_or_goes_out_holds_for_new_rows(planned: Planned, what: str) -> None:
     old, new, dataset = CONTINUES[what]
@@ -254,6 +256,7 @@ def test_a_sql_file_is_compared_like_a_python_file(planned: Planned) -> None:
     assert found.verdict is Verdict.NEEDS_REBUILD, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "old", "new", "verdict"),
     [
@@ -281,6 +284,7 @@ def test_windows_joins_and_deduplication(planned: Planned, dataset: str, old: st
     assert found.verdict is verdict, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "old", "new", "verdict"),
     [

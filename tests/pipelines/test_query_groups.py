@@ -32,6 +32,7 @@ def test_positions_are_read_and_groups_removed(broker: EmbeddedBroker, topic: st
     member.close()
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_stands_still_or_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the request under way, which ends a process that asks by librdkafka."""
     with embedded(nodes=3, properties={"offsets.topic.num.partitions": "1"}) as cluster:

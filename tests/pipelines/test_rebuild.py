@@ -151,6 +151,7 @@ def test_a_switch_that_removes_much_is_refused_and_the_old_version_goes_on(
 NEXT_RECORD = ["latest", pytest.param('{"@": {"0": -1, "1": -1}}', marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starting", NEXT_RECORD, ids=["latest", "-1"])
 def test_a_rebuild_begins_where_the_version_before_began(
     starting: str, spark: SparkSession, broker: EmbeddedBroker, tmp_path: Path

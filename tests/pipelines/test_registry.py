@@ -214,6 +214,7 @@ def test_a_strange_record_is_passed_over(broker: EmbeddedBroker, topic: str) -> 
         assert registry.refresh().pipeline(topic) == PipelineState(topic)
 
 
+@pytest.mark.slow
 def test_a_change_is_known_to_who_made_it_when_the_leader_has_just_died() -> None:
     with embedded(nodes=3, properties=BROKER_PROPERTIES) as cluster, Registry(cluster.bootstrap_servers) as registry:
         registry.change("shop", lambda state: PipelineState("shop"))

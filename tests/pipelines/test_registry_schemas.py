@@ -88,6 +88,7 @@ def letters(bootstrap: str, topic: str) -> list[tuple[bytes, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_a_schema_changes_while_a_query_runs(ground: Ground, broker: EmbeddedBroker, desk: SchemaDesk) -> None:
     topic, subject = ground.topic("orders"), f"{ground.topic('orders')}-value"
     broker.create_topic(topic, 1)

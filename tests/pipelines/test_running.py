@@ -128,6 +128,7 @@ def test_a_topic_that_is_not_there_is_told_with_a_guess_and_can_be_made_later(gr
     assert again.version == 1
 
 
+@pytest.mark.slow
 def test_rows_that_come_too_late_are_counted_over_all_runs(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     file = ground.write(WINDOWS)
@@ -147,6 +148,7 @@ def test_rows_that_come_too_late_are_counted_over_all_runs(ground: Ground) -> No
     assert sorted(sums) == [("00:00", 2), ("01:00", 1), ("02:00", 1), ("03:00", 1)]
 
 
+@pytest.mark.slow
 def test_one_process_runs_it_until_somebody_asks_it_to_stop_or_takes_over(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     file = ground.write(STEPS)
@@ -199,6 +201,7 @@ def test_a_run_that_is_stopped_before_its_queries_begin_starts_none(ground: Grou
     assert dict(ground.records("totals")) == {"c0": {"total": 100}}
 
 
+@pytest.mark.slow
 def test_a_query_that_fails_ends_the_run_with_a_sentence(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     file = ground.write(
@@ -217,6 +220,7 @@ def test_a_query_that_fails_ends_the_run_with_a_sentence(ground: Ground) -> None
     assert run.queries["large"].state == FAILED
 
 
+@pytest.mark.slow
 def test_a_file_that_its_checkpoint_refuses_leaves_the_old_one_usable(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     only_totals = STEPS.replace("def totals(large)", "def totals(paid)").replace("large.groupBy", "paid.groupBy")
@@ -245,6 +249,7 @@ def test_a_file_that_its_checkpoint_refuses_leaves_the_old_one_usable(ground: Gr
     assert len(ground.records("totals")) == 3
 
 
+@pytest.mark.slow
 def test_a_lost_checkpoint_is_not_begun_anew(ground: Ground) -> None:
     ground.broker.create_topic(ground.topic("orders"))
     only_large = STEPS[: STEPS.index("@pipeline.table")]

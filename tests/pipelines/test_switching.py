@@ -77,6 +77,7 @@ def test_the_switch_writes_differences_only_and_the_way_back_too(broker: Embedde
     assert ids == [topic_id(broker.bootstrap, table) for table in two.tables]
 
 
+@pytest.mark.slow
 def test_a_switch_that_removes_more_than_a_tenth_waits_for_a_yes(broker: EmbeddedBroker) -> None:
     """It says so before it writes anything; the way back, too."""
     two = TwoVersions(broker, ["totals", "counts"])

@@ -24,6 +24,7 @@ def test_a_topic_is_created_once(broker: EmbeddedBroker, topic: str) -> None:
         assert client.topic(f"{topic}-2") is None
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_when_a_broker_has_died() -> None:
     with (
         embedded(nodes=3) as cluster,

@@ -156,6 +156,7 @@ GARBAGE: list[tuple[bytes, bytes]] = [
 ]
 
 
+@pytest.mark.slow
 def test_garbage_that_comes_while_it_runs_hurts_nothing(registry_bootstrap: str) -> None:
     topic = f"_schemas-{uuid.uuid4().hex[:12]}"
     with running_registry(registry_bootstrap, "--topic", topic) as registry:

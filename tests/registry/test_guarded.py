@@ -242,6 +242,7 @@ def test_names_that_point_here_and_pages_of_other_sites_are_refused(guarded: Run
     assert guarded.ask("PUT", "/config", {"compatibility": "NONE"}, user=ADMIN, headers=page)[0] == 403
 
 
+@pytest.mark.slow
 def test_off_loopback_it_starts_only_with_tls_and_users(node: SecuredNode) -> None:
     config = service_file(node, SERVICE, "bare").read_text()
     (node.root / "bare.properties").write_text(config.replace("http.authentication=basic", ""))

@@ -64,6 +64,7 @@ def test_the_topic_is_made_compacted_and_another_registry_opens_it(registry_boot
         assert second.register("other", number(2))[1]["id"] == made["id"] + 1
 
 
+@pytest.mark.slow
 def test_garbage_and_foreign_records_do_not_matter(registry_bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": registry_bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])[topic].result()
@@ -93,6 +94,7 @@ def test_a_topic_that_loses_schemas_is_refused(registry_bootstrap: str, topic: s
     assert "cleanup.policy=delete" in ended.stderr
 
 
+@pytest.mark.slow
 def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -> None:
     """Both decide themselves, as if neither knew a primary: each fences the other, reads on, and decides again."""
     alone = {"X-Forward": "false"}
@@ -132,6 +134,7 @@ def test_two_writers_never_fork_a_subject(registry_bootstrap: str, topic: str) -
         assert by_schema[size] == {(version.id, version.version)}
 
 
+@pytest.mark.slow
 def test_a_write_to_either_is_read_from_both(registry_bootstrap: str, topic: str) -> None:
     with (
         running_registry(registry_bootstrap, "--topic", topic) as one,
@@ -145,6 +148,7 @@ def test_a_write_to_either_is_read_from_both(registry_bootstrap: str, topic: str
             assert reader.register(f"s{size}", number(size)) == (200, made)
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_made_again_is_read_again(registry_bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": registry_bootstrap})
     new_topic = NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})
@@ -169,6 +173,7 @@ def test_a_topic_that_is_made_again_is_read_again(registry_bootstrap: str, topic
     assert set(folded(registry_bootstrap, topic).subjects) == {"after", "restored"}
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_made_again_and_would_lose_schemas_is_not_served(registry_bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": registry_bootstrap})
     with running_registry(registry_bootstrap, "--topic", topic) as registry:

@@ -59,6 +59,7 @@ def topic_elsewhere(cluster: EmbeddedCluster) -> str:
     raise AssertionError("one node leads everything")
 
 
+@pytest.mark.slow
 def test_every_leader_knows_an_id_as_soon_as_it_is_registered(cluster: EmbeddedCluster) -> None:
     topics = [create(cluster.bootstrap, VALIDATED, replicas=3) for _ in range(3)]
     for topic in topics:

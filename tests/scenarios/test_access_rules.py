@@ -80,6 +80,7 @@ def code_of(error: BaseException) -> int:
     return code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_a_producer_writes_where_it_may(log: EmbeddedBroker, idempotent: bool) -> None:
     assert send(log, "orders", **{"enable.idempotence": idempotent}) is None

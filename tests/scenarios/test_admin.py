@@ -107,6 +107,7 @@ def test_added_partitions_are_served_when_the_answer_is_there(peer: Peer) -> Non
     assert len(peer.ask(names, 12).topics[0].partitions) == 5, "what was kept of the old answer is not told again"
 
 
+@pytest.mark.slow
 def test_added_partitions_are_there_after_a_kill(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data") as broker:
         with Peer(broker.port) as peer:
@@ -151,6 +152,7 @@ def test_what_may_not_be_deleted(peer: Peer) -> None:
     assert offset(peer, "kept", EARLIEST) == 0
 
 
+@pytest.mark.slow
 def test_deleted_records_stay_deleted_through_kills(tmp_path: Path) -> None:
     """Killed right after the answer, again and again: the start of the log never goes back."""
     seed = random.randrange(1 << 32)
@@ -193,6 +195,7 @@ def end_of_epoch(
     return answer.error_code, answer.leader_epoch, answer.end_offset
 
 
+@pytest.mark.slow
 def test_where_leader_epochs_ended(tmp_path: Path) -> None:
     """Each start leads a new epoch: two with records, one without, and again one with."""
     with embedded(data=tmp_path / "data") as broker:

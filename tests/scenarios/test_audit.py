@@ -111,6 +111,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
         yield running
 
 
+@pytest.mark.slow
 def test_a_change_a_failed_login_and_a_thousand_denials(broker: EmbeddedBroker) -> None:
     settings = client(broker.bootstrap, "admin")
     admin = AdminClient(settings)

@@ -96,6 +96,7 @@ def change_record(segment: Path, offset: int) -> None:
     segment.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_changed_record_is_named(broker: EmbeddedBroker) -> None:
     broker.create_topic("ledger", strandline_audit_chain="true")
     write(broker.bootstrap, "ledger", 12)
@@ -121,6 +122,7 @@ def test_a_changed_record_is_named(broker: EmbeddedBroker) -> None:
     assert [each["from"] for each in verify(broker.bootstrap, "ledger")[1]["problems"]] == [7]
 
 
+@pytest.mark.slow
 def test_a_killed_node_goes_on_with_its_chain(broker: EmbeddedBroker) -> None:
     broker.create_topic("ledger", strandline_audit_chain="true")
     write(broker.bootstrap, "ledger", 5)
@@ -133,6 +135,7 @@ def test_a_killed_node_goes_on_with_its_chain(broker: EmbeddedBroker) -> None:
     assert [each["offset"] for each in anchors(broker.bootstrap, "ledger") if each.get("begins")] == [0]
 
 
+@pytest.mark.slow
 def test_retention_moves_the_start_and_the_chain_stays(broker: EmbeddedBroker) -> None:
     broker.create_topic("ledger", strandline_audit_chain="true", internal_segment_bytes=1024, retention_bytes=2048)
     write(broker.bootstrap, "ledger", 10)
@@ -148,6 +151,7 @@ def test_retention_moves_the_start_and_the_chain_stays(broker: EmbeddedBroker) -
     assert [each["offset"] for each in anchors(broker.bootstrap, "ledger") if each.get("begins")] == [0]
 
 
+@pytest.mark.slow
 def test_records_that_were_deleted_before_they_were_anchored_are_a_gap(tmp_path: Path) -> None:
     properties = AUDITED | {"strandline.audit.chain.interval.ms": "3600000"}
     with strandline.embedded(data=tmp_path / "data", properties=AUDITED) as broker:
@@ -165,6 +169,7 @@ def test_records_that_were_deleted_before_they_were_anchored_are_a_gap(tmp_path:
         assert "offsets 5 to 8 were deleted before they were anchored" in said["notes"]
 
 
+@pytest.mark.slow
 def test_what_is_refused(broker: EmbeddedBroker, tmp_path: Path) -> None:
     cli = CommandLine(broker.bootstrap)
     compacted = ("-c", "strandline.audit.chain=true", "-c", "cleanup.policy=compact")

@@ -167,6 +167,7 @@ def test_a_fourth_joins_and_one_is_replaced_with_an_empty_disk(nodes: list[NodeB
     assert consumed(nodes[1].bootstrap, len(values)) == values
 
 
+@pytest.mark.slow
 def test_a_node_that_cannot_be_right_refuses_in_a_sentence(nodes: list[NodeByHand]) -> None:
     first, second = nodes[:2]
     voters = f"1@{first.controller_address},2@{second.controller_address}"

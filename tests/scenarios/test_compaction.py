@@ -89,6 +89,7 @@ def test_what_cannot_be_compacted_is_answered_with_a_reason(tmp_path: Path) -> N
         assert told.error_message == "the cleaner is off: log.cleaner.enable=false"
 
 
+@pytest.mark.slow
 def test_a_damaged_batch_sets_one_log_aside_and_the_others_go_on(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path, properties=QUICK) as log:
         make(log.bootstrap, BY_HAND)
@@ -108,6 +109,7 @@ def test_a_damaged_batch_sets_one_log_aside_and_the_others_go_on(tmp_path: Path)
         assert not [name for name in names(tmp_path) if name.endswith((".cleaned", ".swap"))]
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_not_touched_and_an_aborted_one_goes(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path, properties=QUICK) as log:
         make(log.bootstrap, BY_HAND)

@@ -39,6 +39,7 @@ def test_each_replica_is_cleaned_and_each_leader_gives_the_same_state() -> None:
     del admin
 
 
+@pytest.mark.slow
 def test_a_reader_from_the_beginning_sees_each_keys_last_state_while_it_is_cleaned() -> None:
     """Readers begin anew, again and again, while segments give way under them."""
     written = rounds(60)

@@ -70,6 +70,7 @@ STORY: list[tuple[str, Any]] = [
 """One of each kind, so that a key is cleaned, deleted and written again before and after a kill."""
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_equals_a_dictionary(broker: Any) -> None:
     play(broker, STORY)
 

@@ -210,6 +210,7 @@ def test_bombs_of_every_codec_are_refused_one_at_a_time(log: EmbeddedBroker) -> 
     assert peak_resident_bytes(log.pid) - before < 96 * MIB
 
 
+@pytest.mark.slow
 def test_a_clean_stop_finishes_what_it_took(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path / "data") as log:
         log.create_topic("stopped", compression_type="gzip", compression_gzip_level=9)

@@ -241,6 +241,10 @@ SHOWN_ELSEWHERE = {
     "local.retention.ms": "likewise",
     "local.retention.bytes": "likewise",
     "remote.log.copy.disable": "likewise",
+    "strandline.storage": "tests/tiers/objects: the records of an object topic are in the store",
+    "strandline.object.ack": "likewise",
+    "strandline.remote.origin": "tests/tiers/test_clones.py: where the log of a clone begins",
+    "strandline.remote.recall": "tests/tiers/test_change_of_mind.py: what only the store had comes back",
     "remote.log.delete.on.disable": "likewise",
     "errors.deadletterqueue.group.enable": "it takes a share group: tests/simulation/test_dead_letters.py",
     "retention.ms": "it takes a while: tests/scenarios/test_retention.py",
@@ -417,6 +421,7 @@ def test_settings_hold_over_a_restart_and_a_kill() -> None:
         world.close()
 
 
+@pytest.mark.slow
 def test_a_thousand_topics_are_changed_in_one_request(world: World) -> None:
     names = [f"many-{number}" for number in range(1000)]
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]

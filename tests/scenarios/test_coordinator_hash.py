@@ -79,6 +79,7 @@ def seen(broker: EmbeddedBroker) -> tuple[list[int], list[int]]:
     return written_partitions(broker.data, "__consumer_offsets"), written_partitions(broker.data, "__transaction_state")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("features", "expected"),
     [

@@ -97,6 +97,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(LOOK_S)
 
 
+@pytest.mark.slow
 def test_the_only_copy_is_told_of_and_not_served(tmp_path: Path) -> None:
     with strandline.embedded(data=tmp_path) as broker:
         broker.create_topic(TOPIC, segment_bytes=SEGMENT_BYTES)
@@ -142,6 +143,7 @@ def test_a_flip_under_a_running_broker_is_found_by_a_scrub(tmp_path: Path) -> No
         assert segments(tmp_path)[-1] != active, "what grows is rolled"
 
 
+@pytest.mark.slow
 def test_logs_are_read_through_by_themselves_and_that_is_remembered(tmp_path: Path) -> None:
     settings = {"log.scrub.interval.ms": "500", "log.scrub.max.bytes.per.second": "100000000"}
     with strandline.embedded(data=tmp_path, properties=settings) as broker:
@@ -197,6 +199,7 @@ def all_equal(cluster: EmbeddedCluster, name: str) -> bool:
     return len(contents) == 1
 
 
+@pytest.mark.slow
 def test_a_follower_fetches_what_is_damaged_anew_and_stays_in_sync() -> None:
     with strandline.embedded(nodes=3) as cluster:
         values = a_cluster_with(cluster)

@@ -38,6 +38,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         yield running
 
 
+@pytest.mark.slow
 def test_tokens_that_are_over_are_removed_by_time() -> None:
     interval = {"delegation.token.expiry.check.interval.ms": "600000"}
     with strandline.embedded(clock="virtual", properties=PROPERTIES | interval) as log, Peer(log.port) as alice:

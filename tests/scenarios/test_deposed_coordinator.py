@@ -59,6 +59,7 @@ def committed(port: int) -> tuple[int, int]:
     return group.error_code, group.topics[0].partitions[0].committed_offset if group.topics else -1
 
 
+@pytest.mark.slow
 def test_a_coordinator_cut_off_from_the_others_tells_no_offset_that_another_has_moved() -> None:
     with strandline.embedded(nodes=3, properties={"broker.session.timeout.ms": "3000"}) as cluster:
         cluster.create_topic(TOPIC)

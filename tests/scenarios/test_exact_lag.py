@@ -109,6 +109,7 @@ def check(broker: EmbeddedBroker, topic: str, *, positions: int = 3) -> Partitio
     return told
 
 
+@pytest.mark.slow
 def test_any_transactions_and_restarts(broker: EmbeddedBroker) -> None:
     print("seed", SEED)
     chance = random.Random(SEED)
@@ -149,6 +150,7 @@ def test_any_transactions_and_restarts(broker: EmbeddedBroker) -> None:
         assert [each.records for each in after.counts[: len(before.counts)]] == [each.records for each in before.counts]
 
 
+@pytest.mark.slow
 def test_a_compacted_topic_counts_what_is_left(broker: EmbeddedBroker) -> None:
     """Batches of several records are thinned out, transactions of both kinds lie between, and it is cleaned again."""
     print("seed", SEED)
@@ -192,6 +194,7 @@ def test_a_compacted_topic_counts_what_is_left(broker: EmbeddedBroker) -> None:
     assert check(broker, topic, positions=1).counts[0].records == records
 
 
+@pytest.mark.slow
 def test_an_open_transaction_is_undecided_and_nobodys_fault(broker: EmbeddedBroker) -> None:
     topic, cli = "undecided", CommandLine(broker.bootstrap)
     broker.create_topic(topic)
@@ -311,6 +314,7 @@ def test_all_that_tell_of_lag_tell_the_same(broker: EmbeddedBroker) -> None:
     assert page["kafka_consumergroup_current_offset", group, topic] == 32
 
 
+@pytest.mark.slow
 def test_partitions_that_other_nodes_lead() -> None:
     """The coordinator counts what it has a replica of, and asks the leaders of all others."""
     with embedded(nodes=3, properties=PROPERTIES) as cluster:

@@ -97,6 +97,7 @@ def is_admitted(port: int, key: object, kid: str) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_keys_are_fetched_and_a_new_one_is_found(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with key_server(authority) as server:

@@ -192,6 +192,7 @@ def test_a_group_that_is_deleted_is_no_longer_told_of(broker: EmbeddedBroker) ->
     seen(broker, lambda page: page.verdict(at) is None)
 
 
+@pytest.mark.slow
 def test_partitions_that_are_led_elsewhere() -> None:
     """Each node coordinates some groups. Of a topic with one replica each it has a third, of the other it has all."""
     with embedded(nodes=3, properties=LOOK_OFTEN) as cluster:

@@ -174,6 +174,7 @@ def test_the_metadata_log_rolls(tmp_path: Path) -> None:
     again._directory.close(clean=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(NO_SHIM), reason=NO_SHIM)
 def test_a_node_without_its_metadata_log_ends(tmp_path: Path) -> None:
     with (

@@ -251,6 +251,7 @@ def test_lines_of_json() -> None:
     assert refused["message"] == "closing the connection from 127.0.0.1: a frame of -1 bytes"
 
 
+@pytest.mark.slow
 def test_the_lag_of_a_group_that_nobody_asks_for_is_seen_after_a_restart() -> None:
     from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -288,6 +289,7 @@ def test_clients_are_told_of_telemetry_where_somebody_can_see_it(broker: Embedde
         assert {71, 72} <= {api.api_key for api in peer.ask(ApiVersionsRequest(), 0).api_keys}
 
 
+@pytest.mark.slow
 def test_librdkafka_pushes_what_it_is_asked_for() -> None:
     from confluent_kafka import Producer
 

@@ -41,6 +41,7 @@ def create(cluster: EmbeddedCluster, topic: str, **configs: str | int) -> None:
     cluster.create_topic(topic, internal_segment_bytes=SEGMENT_BYTES, **configs)
 
 
+@pytest.mark.slow
 def test_every_replica_deletes_and_an_election_brings_nothing_back(cluster: EmbeddedCluster) -> None:
     create(cluster, TOPIC, retention_ms=-1)
     write(cluster.bootstrap, [now_ms() - DAY_MS] * 9 + [now_ms()])

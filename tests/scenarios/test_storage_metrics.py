@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import CommandLine
 from tests.cli.test_topic_scrub import flip
 from tests.cli.test_topic_storage import fill
@@ -16,6 +17,7 @@ HOUR_MS = 3_600_000
 PROPERTIES = {"http.listener": "127.0.0.1:0", "log.retention.check.interval.ms": "100"}
 
 
+@pytest.mark.slow
 def test_what_was_deleted_compacted_and_found_damaged(tmp_path: Path) -> None:
     with embedded(data=tmp_path / "data", properties=PROPERTIES) as broker:
         cli = CommandLine(broker.bootstrap)

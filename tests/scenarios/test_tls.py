@@ -101,6 +101,7 @@ def test_three_nodes_with_tls_everywhere(tmp_path: Path) -> None:
         assert consume(settings, 3, 250) == 250
 
 
+@pytest.mark.slow
 def test_a_broker_reaches_a_controller_of_its_own_process_by_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     with nodes_by_hand(tmp_path, 2) as [controller, broker]:

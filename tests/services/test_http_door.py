@@ -221,6 +221,7 @@ def test_guessing_is_slowed_and_others_are_served_meanwhile(
     assert PASSWORD not in repr(service.door.settings)
 
 
+@pytest.mark.slow
 def test_rules_are_kept_for_a_while_when_the_cluster_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from strandline.services.http import cluster_rights
 

@@ -281,6 +281,7 @@ def model(examples: int) -> Callable[[Any], Any]:
     )
 
 
+@pytest.mark.slow
 @model(5)
 @given(STORIES)
 def test_a_compacted_topic_is_the_last_value_of_each_key(story: list[tuple[str, Any]]) -> None:

@@ -54,6 +54,7 @@ def fetch_offsets(play: Play, _: Worker) -> None:
     play.ask(play.leader("tasks"), request, 9, OffsetFetchResponse)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", [share, append, fetch, list_offsets, fetch_offsets])
 def test_a_request_leaves_no_cycle(work: Callable[[Play, Worker], None]) -> None:
     with stored_stage(1) as play:

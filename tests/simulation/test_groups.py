@@ -111,6 +111,7 @@ def test_members_come_and_go_and_nothing_is_skipped(protocol: str) -> None:
 # KIP-447, KIP-848: a member that was fenced goes on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_member_that_hung_past_its_session_moves_nothing(protocol: str, seed: int) -> None:
@@ -182,6 +183,7 @@ def test_a_static_member_that_takes_its_place_back_moves_nothing_with_what_it_se
         wait_commits(play, group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_static_member_keeps_its_place_for_a_while(seed: int) -> None:
     """Under the consumer protocol: gone without a word or with one, what it owned is not given to others at once."""
@@ -256,6 +258,7 @@ def gives_up(group: SimGroup, member: SimMember) -> bool:
     return found is not None and len(found.held) > len(found.told[found.epoch][-1])
 
 
+@pytest.mark.slow
 def test_who_never_lets_go_is_fenced_when_its_time_is_over() -> None:
     """It says that it lives, and goes on to own what it was told to give up."""
     with stage(4, FOUR, settings=QUICK) as play:
@@ -277,6 +280,7 @@ def test_who_never_lets_go_is_fenced_when_its_time_is_over() -> None:
 # From one protocol to the other, and back, while everything goes on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_live_group_moves_between_the_protocols(seed: int) -> None:
     with stage(seed, FOUR, settings=QUICK) as play:
@@ -359,6 +363,7 @@ def test_a_coordinator_whose_disk_hides_from_it_that_it_was_replaced_tells_no_of
         settled(play, group)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_coordinator_dies_in_the_middle_of_a_rebalance(protocol: str, seed: int) -> None:
@@ -378,6 +383,7 @@ def test_a_coordinator_dies_in_the_middle_of_a_rebalance(protocol: str, seed: in
             group.kill(added)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_who_died_with_the_coordinator_is_missed_by_the_next_one(protocol: str) -> None:
     """A dead member gets a new session from the coordinator that loads the group, and that ends."""

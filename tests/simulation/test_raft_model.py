@@ -6,6 +6,7 @@ import pytest
 from tests.simulation.raft_model import Budget, explore
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "budget",
     [

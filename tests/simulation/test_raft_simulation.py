@@ -18,6 +18,7 @@ def test_nothing_is_lost_whatever_happens(seed: int) -> None:
     assert outcome.faults > 0
 
 
+@pytest.mark.slow
 def test_the_faults_are_worth_their_name() -> None:
     """Together, the seeds above and a few more cut logs, install snapshots and lose operations that were under way."""
     truncations = installed = lost = 0
@@ -32,6 +33,7 @@ def test_the_faults_are_worth_their_name() -> None:
     assert lost > 100
 
 
+@pytest.mark.slow
 def test_a_seed_is_the_same_run_on_every_machine() -> None:
     """Whatever order sets of strings would have."""
     code = "from tests.simulator.raft.simulation import run; print(run(5, simulated_s=10))"

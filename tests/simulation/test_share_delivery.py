@@ -417,6 +417,7 @@ def test_aborted_records_are_left_out_if_the_group_reads_committed_ones(level: s
         assert kept.start_offset + kept.complete_count == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reset", "offset"), [("earliest", 0), ("latest", 4), ("by_duration:PT1H", 2), ("by_duration:P1DT2H3M4.5S", 0)]
 )

@@ -159,6 +159,7 @@ def writers(seed: int) -> Iterator[tuple[Play, list[Writer]]]:
             assert writer.ask("read", writer.leader_epoch) == (ErrorCode.INVALID_REQUEST, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_coordinators_are_killed(seed: int) -> None:
     with writers(seed) as (play, found):
@@ -178,6 +179,7 @@ def test_coordinators_are_killed(seed: int) -> None:
             play.rest(1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_coordinators_are_cut_off_and_do_not_know(seed: int) -> None:
     with writers(seed) as (play, _):
@@ -188,6 +190,7 @@ def test_coordinators_are_cut_off_and_do_not_know(seed: int) -> None:
         play.rest(5.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_coordinators_are_paused_past_an_election(seed: int) -> None:
     with writers(seed) as (play, found):

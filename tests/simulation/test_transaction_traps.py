@@ -412,6 +412,7 @@ def test_a_producer_is_not_forgotten_inside_its_transaction(seed: int, speaks: i
         assert producer.end(commits=False) is ErrorCode.NONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_sequences_go_round(seed: int) -> None:
     with story(seed) as play:

@@ -38,6 +38,7 @@ ONE = dataclasses.replace(ORDERS, partitions=1)
 # KIP-101, KIP-279: truncation by the high watermark loses or forks records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_follower_that_comes_back_just_before_its_leader_dies(seed: int) -> None:
     """Its high watermark is behind what it holds; were it cut there, what it alone holds then would be gone."""
@@ -79,6 +80,7 @@ def test_leaders_in_quick_succession_fork_no_log(seed: int) -> None:
             play.wait_whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_cut_that_the_power_took_back_leaves_no_high_watermark_above_it(seed: int) -> None:
     """An old leader was cut, went on, and noted how far all was committed. Then its disk forgot the cut, and not the
@@ -174,6 +176,7 @@ def test_an_old_epoch_is_fenced_and_a_future_one_unknown_on_every_client_api() -
 # KIP-207: offsets that go back after an election
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_end_of_a_partition_never_goes_back_for_a_client_that_keeps_asking(seed: int) -> None:
     with stage(seed, ONE) as play:
@@ -300,6 +303,7 @@ def test_a_leader_that_was_made_the_only_one_in_sync_dies_before_it_can_say_that
         play.wait_whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_leader", [True, False], ids=["by the leader", "by the controller"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_only_one_in_sync_loses_power_as_soon_as_it_is_that(seed: int, by_leader: bool) -> None:
@@ -480,6 +484,7 @@ def test_answers_that_are_late_or_lost_are_never_taken_for_others(seed: int) -> 
 # A disk that fails under a follower
 
 
+@pytest.mark.slow
 def test_a_follower_whose_log_failed_acknowledges_nothing_more() -> None:
     with stage(3, ONE) as play:
         play.work()

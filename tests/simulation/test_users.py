@@ -57,11 +57,13 @@ def survives(options: SimOptions) -> None:
     assert result.acknowledged > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_disks_that_are_full_at_one_write_and_not_at_the_next(seed: int) -> None:
     survives(focused(seed, {"brimming disk": 4, "kill": 1, "power cut": 1}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_disks_that_are_replaced_by_empty_ones(seed: int) -> None:
     survives(focused(seed, {"replaced disk": 2, "kill": 1}))
@@ -78,12 +80,14 @@ def test_an_administrator_who_changes_minima_and_configs(seed: int) -> None:
     survives(focused(seed, faults, every_s=0.7, duties=("configure", *["minimum"] * 5)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_an_administrator_who_changes_all_kinds_of_configs(seed: int) -> None:
     faults = {"kill": 2, "pause": 1, "power cut": 1, "stop": 1, "full disk": 1}
     survives(focused(seed, faults, every_s=0.4, duties=("configure",) * 12, cleaning=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_topic_that_is_created_again_under_its_clients(seed: int) -> None:
     survives(focused(seed, {"kill": 1, "pause": 1, "isolate": 1}, every_s=0.7, duties=("recreate",) * 5))
@@ -121,6 +125,7 @@ def test_a_topic_is_there_in_the_end_though_its_deletion_comes_late() -> None:
         assert play.topic_id("phoenix") != first_id
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_readers_that_stop_reading(seed: int) -> None:
     survives(focused(seed, {"kill": 1, "resets": 1}, stalled_readers=3))
@@ -131,6 +136,7 @@ def test_readers_whose_broker_loses_power_while_they_do_not_read(seed: int) -> N
     survives(focused(seed, {"power cut": 1}, stalled_readers=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_producers_that_are_away_longer_than_they_are_remembered(seed: int) -> None:
     expiry = {"producer.id.expiration.ms": "20000", "producer.id.expiration.check.interval.ms": "1000"}
@@ -155,6 +161,7 @@ def test_timestamps_that_are_days_old(seed: int) -> None:
     survives(focused(seed, {"kill": 1, "resets": 4}, settings=expiry, age_ms=2 * DAY_MS, burst=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replicas_that_are_away_longer_than_tombstones_stay(seed: int) -> None:
     survives(focused(seed, {"absence": 1, "kill": 1}, safety_s=60.0, cleaning=True))

@@ -17,15 +17,15 @@ SAFETY_S = 40.0
 KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 
-ERAS = ("", "transactions", "cleaning", "users", "shares")
+ERAS = ("", "transactions", "cleaning", "users", "shares", "tiers")
 
 
 def kept_seeds() -> list[tuple[int, float, int | None, str]]:
     """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found.
 
     Seeds meant less before there were transactions, before anything was cleaned, before users did all that they do,
-    and before there were share groups. The words `transactions`, `cleaning`, `users` and `shares` mark those from
-    after.
+    before there were share groups, and before topics had tiers. The words `transactions`, `cleaning`, `users`,
+    `shares` and `tiers` mark those from after.
     """
     kept = []
     for line in KEPT.read_text().splitlines():
@@ -55,7 +55,7 @@ def test_a_single_node_under_faults_keeps_its_promises() -> None:
 @pytest.mark.parametrize(("seed", "safety_s", "nodes", "era"), kept_seeds())
 def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None, era: str) -> None:
     assert era in ERAS
-    _, transactional, cleaning, users, shares = (ERAS.index(era) >= at for at in range(len(ERAS)))
+    _, transactional, cleaning, users, shares, tiers = (ERAS.index(era) >= at for at in range(len(ERAS)))
     options = options_of(
         seed,
         safety_s=safety_s,
@@ -64,6 +64,7 @@ def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes:
         cleaning=cleaning,
         users=users,
         shares=shares,
+        tiers=tiers,
     )
     result = run(options)
     assert result.failure is None, result.failure
@@ -85,6 +86,7 @@ def traces(hash_seed: str, *, seed: int) -> str:
     return found.group()
 
 
+@pytest.mark.slow
 def test_the_same_seed_is_the_same_run_under_every_hash_seed() -> None:
     one = traces("1", seed=7)
     assert one == traces("2", seed=7)

@@ -28,6 +28,7 @@ from tests.simulator.truth.group_truth import GroupTruth
 from tests.simulator.truth.invariants import Invariants
 from tests.simulator.truth.record_truth import RecordTruth
 from tests.simulator.truth.share_truth import ShareTruth
+from tests.simulator.truth.tier_truth import TierTruth
 from tests.simulator.truth.transaction_truth import TransactionTruth
 from tests.simulator.world.cluster import SimCluster
 from tests.simulator.world.loop import SimLoop
@@ -82,6 +83,9 @@ class Actors:
         for node in self.cluster.nodes.values():
             node.disk.cold_share = options.cold_share
         self.invariants = Invariants(self.cluster)
+        self.tier_truth = TierTruth(self.cluster, self.invariants)
+        if options.has_tiers:
+            self.tier_truth.watch()
         self.nemesis = Nemesis(self.cluster, options.nemesis)
         self.nemesis.on_disk_replaced = self.invariants.on_disk_replaced
         self.history = History(lambda: int(self.loop.now * 1e9))

@@ -15,6 +15,7 @@ from tests.simulator.clients.share_group import ShareOptions
 from tests.simulator.clients.sinks import SinkOptions
 from tests.simulator.clients.transactional import NEW, OLD
 from tests.simulator.share_users import with_shares
+from tests.simulator.tier_users import with_tiers
 from tests.simulator.users import UserOptions, with_users
 from tests.simulator.world.nemesis import NemesisOptions
 
@@ -98,6 +99,8 @@ class SimOptions:
     table: TableOptions | None = None
     shares: tuple[ShareOptions, ...] = ()
     """Share groups over the topic of tasks."""
+    has_tiers: bool = False
+    """Whether some topics keep older segments in the object store of the world."""
     administer_every_s: float = 0.0
     """Between two changes that an administrator asks for; 0 for none."""
     users: UserOptions = field(default_factory=UserOptions)
@@ -167,8 +170,9 @@ def options_of(
     cleaning: bool = True,
     users: bool = True,
     shares: bool = True,
+    tiers: bool = True,
 ) -> SimOptions:
-    """Return what a seed means; without transactions, cleaning, users or shares, as before they were simulated."""
+    """Return what a seed means; without transactions, cleaning, users, shares or tiers, as before there were any."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
     if transactional:
         options = _with_sinks(_with_processors(options))
@@ -176,7 +180,9 @@ def options_of(
         options = _with_cleaning(options)
         if users:
             options = with_users(options)
-            return with_shares(options) if shares else options
+            if shares:
+                options = with_shares(options)
+                return with_tiers(options) if tiers else options
     return options
 
 

@@ -24,6 +24,7 @@ from tests.simulator.truth.availability import Availability, unread, unsettled
 from tests.simulator.truth.count_checks import miscounted
 from tests.simulator.truth.invariants import Violation
 from tests.simulator.truth.judging import failing_loudly, in_order_of_sending, ops_of, without_offsets
+from tests.simulator.world.cluster import STALE_COPY_S
 
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest
 from strandline.codec.messages.elect_leaders_response import ElectLeadersResponse
@@ -35,6 +36,8 @@ LEADER_S: Final = 45.0
 """After the faults are mended, how long a partition may be without a leader that it could have."""
 LIVENESS_S: Final = 120.0
 """After the faults are mended, how long the cluster may take to be whole again."""
+STORE_S: Final = LIVENESS_S + STALE_COPY_S
+"""After that, how long copies may take, and the deletion of what nobody needs."""
 NEMESIS_LINES: Final = 40
 ALL: Final = -1
 
@@ -56,6 +59,10 @@ class Result:
     """Of sinks."""
     swaps: int = 0
     """Cleaned segments that took the place of others."""
+    copied: int = 0
+    """Segments that were copied to the object store."""
+    store_reads: int = 0
+    """Reads of the object store."""
     forgotten: int = 0
     """Offsets that were deleted at the start of a log."""
     events: int = 0
@@ -71,7 +78,8 @@ class Result:
             f"{self.faults} faults, {self.leader_changes} leader changes, {self.acknowledged} records acknowledged in "
             f"{self.requests_acknowledged} requests, {self.transactions_committed} transactions committed and "
             f"{self.transactions_aborted} aborted, {self.batches_committed} batches of sinks committed, "
-            f"{self.swaps} segments cleaned, {self.forgotten} offsets forgotten, "
+            f"{self.swaps} segments cleaned, {self.forgotten} offsets forgotten, {self.copied} segments copied to the "
+            f"object store and {self.store_reads} reads of it, "
             f"{self.events} events, trace {self.trace:08x}"
         )
 
@@ -136,6 +144,8 @@ class Run(Actors):
         self._wait(lambda: unsettled(self.stalled_readers), "answers did not come")
         self.hand_back()
         self._wait(lambda: availability.behind(self.consumers), "not read")
+        if self.options.has_tiers:
+            self._wait(self.tier_truth.left, "the store is not as the metadata says", within_s=STORE_S)
 
     def hand_back(self) -> None:
         """Have every partition led by its first replica: a broker that may lead must do so when it is asked to."""
@@ -234,6 +244,8 @@ def run(options: SimOptions) -> Result:
     result.transactions_aborted = simulation.transaction_truth.aborts
     result.batches_committed = simulation.transaction_truth.batches_decided
     result.swaps = simulation.invariants.swaps
+    result.copied = simulation.tier_truth.copied
+    result.store_reads = simulation.cluster.bucket.counts["read"]
     result.forgotten = sum(truth.start for truth in simulation.invariants.partitions.values())
     result.events = simulation.loop.events
     result.trace = simulation.loop.trace

@@ -104,6 +104,7 @@ def run_whole(
     cleaning: bool = True,
     users: bool = True,
     shares: bool = True,
+    tiers: bool = True,
 ) -> Done:
     from tests.simulator.options import options_of
     from tests.simulator.run import run
@@ -116,6 +117,7 @@ def run_whole(
         cleaning=cleaning,
         users=users,
         shares=shares,
+        tiers=tiers,
     )
     result = run(options)
     return Done(
@@ -182,6 +184,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-cleaning", action="store_true", help="what seeds meant when nothing was cleaned yet")
     parser.add_argument("--no-users", action="store_true", help="what seeds meant before users did all that they do")
     parser.add_argument("--no-shares", action="store_true", help="what seeds meant before there were share groups")
+    parser.add_argument("--no-tiers", action="store_true", help="what seeds meant before topics had an object store")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -201,6 +204,8 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append("--no-users")
     if kind == "whole" and options.no_shares:
         words.append("--no-shares")
+    if kind == "whole" and options.no_tiers:
+        words.append("--no-tiers")
     return " ".join(words)
 
 
@@ -224,6 +229,7 @@ def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
         cleaning=not options.no_cleaning,
         users=not options.no_users,
         shares=not options.no_shares,
+        tiers=not options.no_tiers,
     )
 
 

@@ -86,6 +86,7 @@ def test_a_stream_is_written_once_and_its_ids_stay_few(pipeline: Pipeline) -> No
     assert sinks(pipeline.broker.bootstrap)[pipeline.query_id] == pipeline.last_batch()
 
 
+@pytest.mark.slow
 def test_a_query_that_failed_goes_on_with_another_number_of_tasks(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.add_files(3)
     failed = str(tmp_path / "failed")

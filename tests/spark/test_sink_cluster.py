@@ -83,6 +83,7 @@ def test_a_broker_that_dies_at_any_step_costs_nothing(topic: str) -> None:
             pool.close()
 
 
+@pytest.mark.slow
 def test_a_batch_is_committed_when_it_can_be_read(topic: str) -> None:
     """The coordinator decides while the leader of a partition stands still; who is told of the batch looks at once."""
     properties = {

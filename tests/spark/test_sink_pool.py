@@ -252,6 +252,7 @@ def test_a_partition_is_added_to_a_transaction_once(
 MOSTLY_V2 = [True, pytest.param(False, marks=pytest.mark.slow)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raises_epochs", MOSTLY_V2, ids=["v2", "v1"])
 def test_a_cluster_that_is_gone_is_not_asked_for_an_abort(
     topic: str, raises_epochs: bool, monkeypatch: pytest.MonkeyPatch
@@ -289,6 +290,7 @@ def test_null_keys_into_a_compacted_topic_are_refused_and_the_sink_goes_on(broke
     until("the markers", lambda: counts(broker.bootstrap, topic) == once("a"))
 
 
+@pytest.mark.slow
 def test_a_topic_is_created_where_the_broker_does_so_and_missed_where_not(
     topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,6 +184,7 @@ def test_a_schema_with_references(lonely: EmbeddedBroker, catalog: SchemaCatalog
     assert reader_ddl(reader) == "`sum` STRUCT<`cents`: BIGINT>"
 
 
+@pytest.mark.slow
 def test_what_confluents_serializer_wrote(spark: SparkSession, lonely: EmbeddedBroker, topic: str) -> None:
     schema_registry = pytest.importorskip("confluent_kafka.schema_registry")
     avro = pytest.importorskip("confluent_kafka.schema_registry.avro")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from strandline.local.embedded_broker import EmbeddedBroker
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_run_again_is_there_once(
     spark: SparkSession, broker: EmbeddedBroker, topic: str, tmp_path: Path
 ) -> None:

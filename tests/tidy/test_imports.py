@@ -44,7 +44,11 @@ MAY_IMPORT = {
     # SQLite files into a topic and back.
     "sqlite": {"client", "codec"} | BASE,
     # Processes beside the nodes: clients of the cluster that speak HTTP.
-    "services": {"client", "codec", "connect", "local", "schemas", "security"} | BASE,
+    "services": {"client", "codec", "connect", "console", "local", "schemas", "security"} | BASE,
+    # The web console: a second face of what `cli` reads and judges (decision 0064), of which it may use what defines no
+    # command.
+    "console": {"advice", "cli", "client", "codec", "documents", "lag", "pipelines", "schemas", "security", "views"}
+    | BASE,
     # Values may have schemas of a registry.
     "spark": {"client", "codec", "schemas"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
@@ -76,6 +80,7 @@ MAY_IMPORT = {
         "cdc",
         "outbox",
         "sqlite",
+        "tiers",
     }
     | BASE,
 }
@@ -109,6 +114,18 @@ def test_the_product_never_imports_what_tests_it() -> None:
         for each in modules()
         for found in each.imports
         if each.package != "testing" and (f"{found.module}.").startswith(("strandline.testing.", "tests."))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_console_uses_no_command() -> None:
+    """It shows what `cli` reads and judges. A module that defines a command takes options and prints."""
+    commands = {each.name for each in modules() if any(found.module == "typer" for found in each.imports)}
+    wrong = [
+        f"{each.place}:{found.line} imports {found.module}"
+        for each in of_package("console")
+        for found in each.imports
+        if found.module in commands
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -95,11 +95,3 @@ def test_a_plain_node_has_no_tiered_topics(tmp_path: Path) -> None:
         with pytest.raises(Exception, match="Tiered Storage functionality is disabled in the broker"):
             log.create_topic("orders", **settings_of_tiered())
         log.create_topic("plain", internal_segment_bytes=SEGMENT_BYTES)
-
-
-def test_a_compacted_topic_is_not_tiered(tmp_path: Path) -> None:
-    with (
-        strandline.embedded(data=tmp_path / "data", properties=properties(tmp_path / "store")) as log,
-        pytest.raises(Exception, match="only supports topics with cleanup"),
-    ):
-        log.create_topic("orders", **settings_of_tiered(cleanup_policy="compact"))

@@ -20,6 +20,7 @@ from strandline.tiers.objects import (
     unpack_parts,
 )
 from strandline.tiers.records import (
+    Compaction,
     MetadataEvent,
     PartitionDeleted,
     RemoteSegment,
@@ -39,6 +40,10 @@ EVENTS: list[MetadataEvent] = [
     SegmentAdded(PLACE, SEGMENT),
     SegmentAdded(PLACE, SEGMENT._replace(is_txn_index_empty=False)),
     SegmentChanged(PLACE, UUID(int=5), SegmentState.DELETE_FINISHED, 1, 78),
+    SegmentAdded(PLACE, SEGMENT._replace(compaction=Compaction(20, 4))),
+    SegmentAdded(PLACE, SEGMENT._replace(compaction=Compaction(99, 4, True, (UUID(int=8), UUID(int=9))))),
+    SegmentChanged(PLACE, UUID(int=5), SegmentState.COPY_FINISHED, 1, 78, Compaction(30, 4, True)),
+    SegmentChanged(PLACE, UUID(int=5), SegmentState.DELETE_STARTED, 1, 78, only_unfinished=True),
     PartitionDeleted(PLACE, PartitionDeleteState.STARTED, 1, 79),
 ]
 

@@ -35,6 +35,7 @@ from tests.tiers.tiered_nodes import (
 
 import strandline
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.free_ports import free_port
@@ -187,6 +188,22 @@ def test_times_are_found_in_the_store_and_in_the_log(world: World) -> None:
                 expected.timestamp,
                 expected.error_code,
             ), timestamp
+
+
+def test_records_in_the_store_alone_are_not_counted_and_the_rest_is(world: World) -> None:
+    """A count of the local records alone would pass for the lag of a group that is far behind."""
+    with Peer(world.log.port) as peer:
+        local = listed(peer, "tiered", EARLIEST_LOCAL).offset
+        assert local > 0
+        spots = [0, local - 1, local, RECORDS]
+        topics = [
+            TopicPositions(name=name, partitions=[PartitionPositions(partition=0, offsets=spots)])
+            for name in ("tiered", "plain")
+        ]
+        answer = peer.ask(RecordCountsRequest(timeout_ms=5000, topics=topics), 0)
+    found = {each.name: [count.records for count in each.partitions[0].counts] for each in answer.topics}
+    assert found["plain"] == [RECORDS, RECORDS - local + 1, RECORDS - local, 0]
+    assert found["tiered"] == [-1, -1, RECORDS - local, 0]
 
 
 def test_one_fetch_reads_from_the_store_and_from_the_log(world: World) -> None:

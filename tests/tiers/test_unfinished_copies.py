@@ -45,9 +45,9 @@ def log(tmp_path: Path) -> Iterator[EmbeddedBroker]:
         yield found
 
 
-def place_of(data: Path) -> TieredPartition:
-    lines = dict(line.split(": ") for line in (data / "orders-0" / "partition.metadata").read_text().splitlines())
-    return TieredPartition(UUID(bytes=base64.urlsafe_b64decode(lines["topic_id"] + "==")), 0, "orders")
+def place_of(data: Path, topic: str = "orders") -> TieredPartition:
+    lines = dict(line.split(": ") for line in (data / f"{topic}-0" / "partition.metadata").read_text().splitlines())
+    return TieredPartition(UUID(bytes=base64.urlsafe_b64decode(lines["topic_id"] + "==")), 0, topic)
 
 
 def write_event(log: EmbeddedBroker, event: MetadataEvent) -> None:
@@ -97,6 +97,7 @@ def test_records_that_no_node_wrote_are_passed_over(log: EmbeddedBroker, tmp_pat
     test_copies_that_a_former_process_began_are_deleted(log, tmp_path)
 
 
+@pytest.mark.slow
 def test_a_leader_that_has_not_read_its_metadata_asks_to_come_again(log: EmbeddedBroker) -> None:
     codes: set[int] = set()
     for _ in range(4):

@@ -52,6 +52,7 @@ def test_the_compiled_twin_was_made_from_the_present_text(hatch_build: ModuleTyp
     assert digest == twin.SOURCE_DIGEST, "run `python hatch_build.py` to compile it again"
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_hook_gives_a_reason_and_no_more(
     hatch_build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -569,10 +569,18 @@ def test_three_brokers_keep_three_replicas_unless_somebody_said_otherwise() -> N
     ("overrides", "reason"),
     [
         (
-            {"remote.storage.enable": "true", "cleanup.policy": "compact"},
-            "only supports topics with cleanup.policy=delete",
+            {"remote.storage.enable": "true", "cleanup.policy": "compact,delete", "local.retention.ms": "-1"},
+            "Value must not be -1 as retention.ms",
         ),
-        ({"remote.storage.enable": "true", "cleanup.policy": "compact,delete"}, "only supports topics"),
+        (
+            {
+                "remote.storage.enable": "true",
+                "cleanup.policy": "compact",
+                "remote.log.copy.disable": "true",
+                "local.retention.ms": "5",
+            },
+            "identical",
+        ),
         ({"remote.storage.enable": "true", "local.retention.ms": "-1"}, "Value must not be -1 as retention.ms"),
         ({"remote.storage.enable": "true", "retention.ms": "9", "local.retention.ms": "10"}, "Value must not be more"),
         ({"remote.storage.enable": "true", "retention.bytes": "9", "local.retention.bytes": "10"}, "not be more than"),
@@ -589,6 +597,8 @@ def test_settings_of_a_tiered_topic_that_contradict_one_another(overrides: dict[
 @pytest.mark.parametrize(
     "overrides",
     [
+        {"remote.storage.enable": "true", "cleanup.policy": "compact", "local.retention.ms": "-1"},
+        {"remote.storage.enable": "true", "cleanup.policy": "compact,delete", "local.retention.ms": "5"},
         {"remote.storage.enable": "true"},
         {"remote.storage.enable": "true", "local.retention.ms": "5", "local.retention.bytes": "7"},
         {"remote.storage.enable": "true", "retention.ms": "-1", "local.retention.ms": "-1"},

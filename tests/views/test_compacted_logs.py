@@ -114,6 +114,7 @@ def put_at(feed: Feed, second: int, customer: str, total: float | None) -> None:
     put(feed, customer, total, second)
 
 
+@pytest.mark.slow
 def test_times_that_are_out_of_order(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A record that was compacted away was later than those behind it: the log as it is now does not show that."""
     feed = Feed(own_broker, "totals", partitions=1)
@@ -148,6 +149,7 @@ def test_times_that_are_out_of_order(own_broker: EmbeddedBroker, tmp_path: Path)
         assert rows_of(view, as_of=at_second(100)) == [*now, ("dan", 1.0, 1)]
 
 
+@pytest.mark.slow
 def test_a_tombstone_that_was_compacted(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
     feed = Feed(own_broker, "totals", partitions=1)
     put_at(feed, 10, "bob", 1.0)
@@ -242,6 +244,7 @@ def test_a_refresh_that_fails_after_a_gap(own_broker: EmbeddedBroker, tmp_path: 
         assert desk.row("totals", "bob") is None
 
 
+@pytest.mark.slow
 def test_a_log_that_is_compacted_while_it_is_read(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
     """A record is replaced behind the end that was asked for, and gone before the fold comes to it."""
     feed = Feed(own_broker, "totals", partitions=2)
@@ -265,6 +268,7 @@ def test_a_log_that_is_compacted_while_it_is_read(own_broker: EmbeddedBroker, tm
         assert batches == [1, 1]
 
 
+@pytest.mark.slow
 def test_an_open_view_falls_behind_a_cleaner(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
     """One that has a snapshot, and one that was folded from the log alone."""
     feed = Feed(own_broker, "totals", partitions=1)

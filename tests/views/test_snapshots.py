@@ -42,6 +42,7 @@ def paths(directory: Path, pattern: str) -> list[Path]:
     return sorted(directory.glob(f"*/*/{pattern}"))
 
 
+@pytest.mark.slow
 def test_a_snapshot_killed_at_any_step_is_made_again(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     feed = filled(broker, topic)
     expected = feed.rows()
@@ -61,6 +62,7 @@ def test_a_snapshot_killed_at_any_step_is_made_again(broker: EmbeddedBroker, top
         assert not paths(directory, "making-*")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["torn", "changed", "missing", "meta torn", "meta missing"])
 def test_a_damaged_snapshot_is_made_again(broker: EmbeddedBroker, topic: str, tmp_path: Path, harm: str) -> None:
     feed = filled(broker, topic)
@@ -107,6 +109,7 @@ def test_a_topic_made_anew_has_no_snapshots(broker: EmbeddedBroker, topic: str, 
         assert [each.rows for each in view.snapshots] == [1]
 
 
+@pytest.mark.slow
 def test_two_processes_refresh_one_directory(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     """While somebody writes: every answer has every key once, and no snapshot is half of another."""
     feed = filled(broker, topic, 100)
@@ -141,6 +144,7 @@ def test_two_processes_refresh_one_directory(broker: EmbeddedBroker, topic: str,
             assert rows_of(view, as_of=snapshot.offsets) == feed.rows(below=snapshot.offsets)
 
 
+@pytest.mark.slow
 def test_what_is_read_is_not_taken_away(broker: EmbeddedBroker, topic: str, tmp_path: Path) -> None:
     feed = filled(broker, topic, 20)
     with feed.view(tmp_path) as first:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.pipelines.rebuild_ground import put_rows
 
-from strandline.cli.view.access import shown
+from strandline.cli.view.sql_values import shown
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.versions.version_store import Registry
 from strandline.views import Desk, ViewFailed
@@ -38,6 +38,7 @@ KEYS: list[tuple[str, list[str], list[object]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("spark_type", "written", "said"), KEYS)
 def test_what_a_row_shows_can_be_given_back(
     broker: EmbeddedBroker,

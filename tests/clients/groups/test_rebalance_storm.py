@@ -127,6 +127,7 @@ def ended(storm: Storm) -> None:
     print(f"{len(stage.members)} members, {dict(storm.fates)}")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(200)
 def test_a_short_storm_ends_stable(bootstrap: str, topic: str) -> None:
     with staged(bootstrap, topic, "librdkafka consumer") as stage:

@@ -19,14 +19,10 @@ from strandline.testing import embedded
 
 IN_A_BATCH_S = 0.6
 """About as long as a batch takes, so that any part of it may be hit."""
-ALWAYS = CHANGING
-"""The one that is killed in every run of the tests: it goes on as a stream, while the table that it reads changes."""
 
 
-@pytest.mark.parametrize(
-    "example",
-    [pytest.param(example, marks=[] if example == ALWAYS else [pytest.mark.slow]) for example in CHECKS],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("example", CHECKS)
 @pytest.mark.timeout(1500)
 def test_an_example_goes_on_after_its_driver_was_killed(example: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(10**6)

@@ -55,6 +55,8 @@ class Position:
     moves: int = 0
     """How often it was moved by hand: an answer to a request from before is void."""
     is_looking: bool = False
+    asks_leader: bool = False
+    """Whether a follower has sent it away: what it wants may be in the object store, which leaders alone read."""
     sources: set[int] = field(default_factory=set)
     """The brokers that it has read records from."""
 
@@ -139,8 +141,9 @@ class SimConsumer(SimClient):
 
     # Fetching: one request at a time to each broker, on a connection of its own, for all that is read from there
 
-    def _source_of(self, partition: TopicPartition, known: Known) -> int:
-        if self.follows_replicas and known.in_sync:
+    def _source_of(self, position: Position, known: Known) -> int:
+        partition = position.partition
+        if self.follows_replicas and known.in_sync and not position.asks_leader:
             return known.in_sync[partition.partition % len(known.in_sync)]
         return known.leader
 
@@ -149,7 +152,7 @@ class SimConsumer(SimClient):
         for position in self.positions.values():
             known = self.leader_of(position.partition)
             if known is not None and (position.end is None or position.offset < position.end):
-                sources.setdefault(self._source_of(position.partition, known), []).append((position, known))
+                sources.setdefault(self._source_of(position, known), []).append((position, known))
         now = self.runtime.monotonic()
         for broker, wanted in sources.items():
             if broker not in self._fetching and not self.is_stopped and self._not_before.get(broker, 0.0) <= now:
@@ -214,6 +217,7 @@ class SimConsumer(SimClient):
                     is_well = False
                 elif told.records:
                     position.sources.add(broker)
+                    position.asks_leader = False
                     polls.append(self._read(position, told))
                 else:
                     self.on_nothing(position, told)
@@ -261,6 +265,7 @@ class SimConsumer(SimClient):
 
     def _on_error(self, position: Position, told: PartitionData, broker: int) -> None:
         code = told.error_code
+        position.asks_leader = position.asks_leader or code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         is_lost = code == ErrorCode.OFFSET_OUT_OF_RANGE or (not code and told.diverging_epoch.end_offset >= 0)
         if not is_lost or not self.leads(position.partition, broker):
             return

@@ -45,7 +45,7 @@ def _replicas(nodes: Iterable[Node | None]) -> Iterator[Partition]:
 
 
 def _positions(partition: Partition) -> list[int]:
-    start, end = partition.log_start_offset, partition.high_watermark
+    start, end = partition.log.log_start_offset, partition.high_watermark
     step = max(1, (end - start) // POSITIONS)
     return sorted({*range(start, end + 1, step), partition.last_stable_offset, end})
 

@@ -68,7 +68,8 @@ class Seen:
     unstable: int = -1
     """Where the first undecided transaction began."""
     was_leading: bool = False
-    start: int = -1
+    start: tuple[int, int] = (-1, -1)
+    """Where the log begins, and where its local part does."""
     swaps: int = 0
     epoch: int = -1
     """Both at the last look. One event may appoint a leader, move its high watermark, and depose it."""
@@ -92,6 +93,8 @@ class Invariants:
         """Topics with DeleteRecords requests: their records may go before their time. The share coordinator prunes."""
         self.on_committed: dict[str, Callable[[bytes], object]] = {}
         """By topic: told each batch that becomes part of the truth, once and in the order of the log."""
+        self.on_start: Callable[[int, Truth, Partition], object] = lambda *_: None
+        """Called with a replica whose log begins elsewhere than before, in its tier or here."""
         self.stabilities = Stabilities(lambda: cluster.loop.now)
         self._seen: dict[int, dict[Any, Seen]] = {}
         self._nodes: dict[int, SimNode] = {}
@@ -266,10 +269,11 @@ class Invariants:
         epoch, checked.epoch = checked.epoch, partition.leader_epoch
         unstable, checked.unstable = checked.unstable, partition.producers.first_unstable_offset
         log = partition.log
+        start = partition.log_start_offset, log.log_start_offset
         if (
             high_watermark == checked.checked_to
             and unstable == checked.unstable
-            and log.log_start_offset == checked.start
+            and start == checked.start
             and log.swaps == checked.swaps
             and (not is_leader or checked.leading_epoch == partition.leader_epoch)
         ):
@@ -277,8 +281,8 @@ class Invariants:
         truth = self._truth_of(topic_id, partition)
         if log.failure is not None:
             return
-        if log.log_start_offset != checked.start:
-            checked.start = log.log_start_offset
+        if start != checked.start:
+            checked.start = start
             self._look_at_start(node_id, truth, partition, is_leader=is_leader)
         if log.swaps != checked.swaps:
             self.swaps += log.swaps - checked.swaps
@@ -319,11 +323,12 @@ class Invariants:
         runtime = self._cluster.nodes[node_id].runtime
         assert runtime is not None
         is_asked_for = partition.topic in self.trimmed
-        wrong = truth.wrong_with_start(node_id, partition.log, runtime.now_ms(), is_asked_for=is_asked_for)
+        wrong = truth.wrong_with_start(node_id, partition, runtime.now_ms(), is_asked_for=is_asked_for)
         if not wrong and is_leader and partition.log_start_offset > partition.high_watermark:
             wrong = f"begins at {partition.log_start_offset}, above its high watermark {partition.high_watermark}"
         if wrong:
             self._fail(node_id, truth, wrong)
+        self.on_start(node_id, truth, partition)
 
     def _look_at_stability(self, node_id: int, truth: Truth, key: tuple[bytes, int], partition: Partition) -> None:
         stability, records = self.stabilities.partitions.get(key), truth.records

@@ -25,8 +25,11 @@ from strandline.codec.record_batch import PREFIX_SIZE, parse_header
 if TYPE_CHECKING:
     from strandline.config.topic_config import TopicConfig
     from strandline.log.partition_log import PartitionLog
+    from strandline.partition.partition import Partition
 
 READ_BYTES: Final = 1 << 20
+RUN_MS_MAX: Final = 3 * 24 * 3_600_000
+"""Longer than runs last, with records of two days ago and clocks that jump."""
 
 Identity = tuple[int, int, int]
 """Last offset, leader epoch and CRC of a batch: what it is, wherever it lies."""
@@ -67,25 +70,29 @@ class Truth:
         if self.records is not None:
             self.records.learn(batch, now_s)
 
-    def wrong_with_start(self, node_id: int, log: PartitionLog, now_ms: int, *, is_asked_for: bool = False) -> str:
+    def wrong_with_start(self, node_id: int, partition: Partition, now_ms: int, *, is_asked_for: bool = False) -> str:
         """Return what is wrong with where a log begins now, in words."""
-        start, before = log.log_start_offset, self.starts.get(node_id, 0)
+        start, before = partition.log_start_offset, self.starts.get(node_id, 0)
         self.starts[node_id] = start
         # A request or a coordinator moved it: a crash may come before that is written down.
         if start < before and not (self.may_lose or is_asked_for):
             return f"begins at {start}, and began at {before} before"
         is_news, self.start = start > self.start, max(self.start, start)
+        if is_news and self.may_lose and partition.tier is not None and _keeps_all(partition.config):
+            return f"begins at {start}, and an unclean election takes nothing away at the start"
         # What one replica has deleted by right, the others may delete as well.
         if not is_news or is_asked_for or self.may_lose:
             return ""
-        return self._why_too_soon(before, start, log, now_ms)
+        return self._why_too_soon(before, start, partition, now_ms)
 
-    def _why_too_soon(self, before: int, start: int, log: PartitionLog, now_ms: int) -> str:
-        config: TopicConfig = log.config
+    def _why_too_soon(self, before: int, start: int, partition: Partition, now_ms: int) -> str:
+        log, config = partition.log, partition.config
         if "delete" not in config.cleanup_policy:
             return f"begins at {start}, and nothing is ever deleted by its policy"
         # What is not committed yet has its weight, too.
         behind = log.size_bytes()
+        if partition.tier is not None:
+            behind += sum(each.size_bytes for at, each in self.weights.items() if start <= at < log.log_start_offset)
         if config.retention_bytes >= 0 and behind >= config.retention_bytes:
             return ""
         for base, weight in self.weights.items():
@@ -95,6 +102,11 @@ class Truth:
                     f"with {behind} bytes behind the start"
                 )
         return ""
+
+
+def _keeps_all(config: TopicConfig) -> bool:
+    """Return whether retention deletes nothing in a run."""
+    return config.retention_bytes < 0 and not 0 <= config.retention_ms < RUN_MS_MAX
 
 
 def check_compacted(

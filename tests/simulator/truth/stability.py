@@ -71,7 +71,8 @@ class Stability:
 
     def wrong_with_aborted(self, partition: Partition, held: set[int] | None = None) -> str:
         """What readers would be told wrongly of aborted transactions, in words; `held` is what is left of the log."""
-        start, end = partition.log_start_offset, partition.last_stable_offset
+        # What is in the store alone is told from there.
+        start, end = partition.log.log_start_offset, partition.last_stable_offset
         due = {
             (ended.producer_id, ended.first_offset)
             for ended in self.ended

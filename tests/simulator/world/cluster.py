@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tests.simulator.world.bucket import SimBucket
 from tests.simulator.world.disk import SimDisk
 from tests.simulator.world.loop import SimLoop
 from tests.simulator.world.network import SimNetwork
 from tests.simulator.world.runtime import SimHost, SimRuntime
+from tests.tiers.store.faulty_store import StoreFaults
 
 from strandline.broker.node import Node
 from strandline.config.node_config import BrokerConfig
@@ -28,6 +30,12 @@ DATA: Final = Path("data")
 BUSY_SHARE: Final = 0.5
 """Of the lives of a node, how many open and make one log in each turn of the loop: time stands still within a turn, so
 otherwise all would be done in one, and nothing ever come in between."""
+UPLOAD_S: Final = 20.0
+"""What the upload of a segment may take, with all attempts."""
+STALE_COPY_S: Final = UPLOAD_S + 40.0
+"""Longer than that, and than its record may take."""
+CACHE_BYTES: Final = 20_000
+"""Of the object store, in memory: a few segments, so that readers that go back ask the store again."""
 RESTART_S: Final = 1.0
 """After how long a process that ended by itself is started again."""
 
@@ -44,6 +52,8 @@ class SimNode:
         self.name = f"node-{node_id}"
         self.host = SimHost(cluster.loop, self.name)
         self.disk = SimDisk(cluster.loop.derive(f"disk {self.name}"))
+        self.store_faults = StoreFaults()
+        """Of its way to the object store, in all its lives."""
         self.lives = 0
         self.runtime: SimRuntime | None = None
         self.node: Node | None = None
@@ -91,7 +101,13 @@ class SimNode:
         network = self.cluster.network.of(runtime)
         try:
             node = Node(
-                DATA, self.cluster.config_of(self.node_id), runtime, network, disk=self.disk, takes_telemetry=False
+                DATA,
+                self.cluster.config_of(self.node_id),
+                runtime,
+                network,
+                disk=self.disk,
+                takes_telemetry=False,
+                open_store=self.cluster.bucket.opener(self, self.lives),
             )
             # Neither is part of what a node promises, and both look at real clocks.
             node.watchdog.start = node.gc_pauses.start = _nothing  # type: ignore[method-assign]
@@ -101,6 +117,11 @@ class SimNode:
                 node.replicas.work_s_max = -1.0
             self.node = node
             node.start()
+            tiering = node.late.tiering.loaded
+            if tiering is not None:
+                # A copy whose node is gone is deleted when no upload can last so long: here, within a run.
+                tiering.copier.upload_s_max, tiering.stale_copy_s = UPLOAD_S, STALE_COPY_S
+                tiering.cache.size_bytes_max = CACHE_BYTES
         except (StrandlineError, OSError) as error:
             self.failure = f"{type(error).__name__}: {error}"
             self._end()
@@ -186,6 +207,7 @@ class SimCluster:
     ) -> None:
         self.loop = loop
         self.network = SimNetwork(loop)
+        self.bucket = SimBucket(loop)
         self.settings = {**_QUIET, **(settings or {})}
         self.cluster_id = uuid_text(uuid.UUID(int=loop.derive("cluster id").getrandbits(128), version=4))
         self.nodes = {node_id: SimNode(self, node_id) for node_id in range(1, nodes + 1)}

@@ -15,6 +15,7 @@ from typing import Final
 from tests.simulator.world.cluster import SimCluster, SimNode
 from tests.simulator.world.disk import CAPACITY_BYTES
 from tests.simulator.world.disk_faults import DiskFaults
+from tests.simulator.world.store_faults import BucketFaults
 
 from strandline.errors import DiskFull
 
@@ -55,6 +56,7 @@ class Nemesis:
         """Whether it has another disk, on which nothing is that it had flushed."""
         self._is_boot_due = False
         """Whether a machine whose disk failed is still to be booted, and to lose what it had not flushed."""
+        self._bucket_faults = BucketFaults(self)
         self._kinds: dict[str, Callable[[SimNode], bool]] = {
             "kill": self._kill,
             "absence": self._absent,
@@ -71,6 +73,7 @@ class Nemesis:
             "resets": self._resets,
             "failing sync": self._failing_sync,
             **DiskFaults(self).kinds,
+            **self._bucket_faults.kinds,
             "clock jump": self._clock_jump,
         }
 
@@ -312,6 +315,7 @@ class Nemesis:
         self.network.heal()
         self.network.spike_share = 0.0
         self.network.flip_share = 0.0
+        self._bucket_faults.heal()
         for target in self.cluster.nodes.values():
             target.host.thread_factor = 1.0
             target.host.stalled_until = 0.0

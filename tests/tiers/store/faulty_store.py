@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from strandline.runtime.runtime import Runtime
-from strandline.tiers.store.failures import ObjectDamaged, StoreUnavailable, StoreUnsure
+from strandline.tiers.store.failures import ObjectDamaged, StoreDenied, StoreUnavailable, StoreUnsure
 from strandline.tiers.store.interface import ObjectStore, StoredObject
 from strandline.tiers.store.waiting import Deadline, pause
 
@@ -41,6 +41,8 @@ class StoreFaults:
     late_list_s: float = 0.0
     """A list does not show what was written within this time before it, with even chances."""
     listed_twice: float = 0.0
+    denied: float = 0.0
+    """The credentials have expired: nothing is done."""
 
 
 class FaultyStore:
@@ -104,6 +106,7 @@ class FaultyStore:
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[StoredObject]:
         begun = self._runtime.monotonic()
+        self._check_credentials("list", prefix)
         if self._hits("unavailable", self.faults.unavailable):
             raise StoreUnavailable(f"{self.name} did not list {prefix}: 503")
         async for each in self.inner.list(prefix, after=after):
@@ -118,6 +121,7 @@ class FaultyStore:
 
     async def _faulty(self, action: str, key: str, deadline_s: float, work: Callable[[], Awaitable[T]]) -> T:
         deadline = Deadline(self._runtime, deadline_s)
+        self._check_credentials(action, key)
         if self.faults.delay_s:
             # A part before the work and a part after it, so that calls overtake each other.
             await self._wait(self._chance.uniform(0.0, self.faults.delay_s / 2), deadline, action, key)
@@ -129,6 +133,11 @@ class FaultyStore:
         if self._hits("lost", self.faults.lost):
             raise StoreUnavailable(f"{self.name} did not {action} {key}: the answer was lost")
         return result
+
+    def _check_credentials(self, action: str, key: str) -> None:
+        if self._hits("denied", self.faults.denied):
+            what = f"{self.name} did not {action} {key}"
+            raise StoreDenied(f"{what}: the credentials have expired; renew them", "expired")
 
     async def _wait(self, seconds: float, deadline: Deadline, action: str, key: str) -> None:
         left_s = deadline.left_s

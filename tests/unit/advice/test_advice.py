@@ -65,6 +65,7 @@ def workloads(draw: st.DrawFn) -> WorkloadProfile:
     )
 
 
+@pytest.mark.slow
 @given(workloads())
 def test_the_first_gate_decides(workload: WorkloadProfile) -> None:
     judgement = judge_workload(workload)

@@ -189,6 +189,23 @@ HELD_COPIES: dict[str, tuple[str, Callable[[Node], int]]] = {
         lambda node: node.config.remote_log_manager_copy_max_bytes_per_second,
     ),
     "remote.log.reader.threads": ("3", lambda node: node.config.remote_log_reader_threads),
+    "remote.log.manager.fetch.max.bytes.per.second": (
+        "1000000",
+        lambda node: node.config.remote_log_manager_fetch_max_bytes_per_second,
+    ),
+    "strandline.remote.checkpoint.interval.ms": (
+        "1000001",
+        lambda node: node.config.strandline_remote_checkpoint_interval_ms,
+    ),
+    "strandline.object.buffer.bytes": ("2000001", lambda node: node.config.strandline_object_buffer_bytes),
+    "strandline.object.checkpoint.interval.ms": (
+        "1000003",
+        lambda node: node.config.strandline_object_checkpoint_interval_ms,
+    ),
+    "strandline.object.flush.bytes": ("1000004", lambda node: node.config.strandline_object_flush_bytes),
+    "strandline.object.flush.interval.ms": ("1003", lambda node: node.config.strandline_object_flush_interval_ms),
+    "strandline.object.merge.interval.ms": ("1000006", lambda node: node.config.strandline_object_merge_interval_ms),
+    "strandline.object.orphan.ms": ("1000007", lambda node: node.config.strandline_object_orphan_ms),
     "num.recovery.threads.per.data.dir": ("3", lambda node: node.config.num_recovery_threads_per_data_dir),
     "producer.id.expiration.ms": ("84", lambda node: node.config.producer_id_expiration_ms),
     "transaction.partition.verification.enable": (

@@ -138,7 +138,7 @@ async def test_every_family_can_be_read(running: Running) -> None:
             name
             for name in shown - found
             if not re.match(
-                r"kafka_(network_requestmetrics|consumergroup|coordinator)|strandline_(audit|group|quota|remote|tls)",
+                r"kafka_(network_requestmetrics|consumergroup|coordinator)|strandline_(audit|group|object|quota|remote|tls)",
                 name,
             )
         }

@@ -242,6 +242,7 @@ def test_many_new_partitions_are_announced_in_steps(world: World) -> None:
     assert opened == [OPENED_STEP, 3 + OPENED_STEP + OPENED_REST]
 
 
+@pytest.mark.slow
 def test_the_collector_passes_over_partitions_that_were_made_after_the_start(world: World) -> None:
     """It would walk all of them again and again, and keep the loop for tenths of a second each time."""
     thresholds = gc.get_threshold()

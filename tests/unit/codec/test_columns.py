@@ -23,6 +23,7 @@ from strandline.codec.columns import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=150, deadline=None, print_blob=True)
 @given(records=RECORDS, codec=st.sampled_from(Compression), base_offset=st.integers(0, 2**62))

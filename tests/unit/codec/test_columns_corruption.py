@@ -77,6 +77,7 @@ def outcome(twin: ModuleType, batch: bytes, check_crc: bool) -> object:
         return records, [bytes(getattr(columns, name)) for name in Columns.__slots__ if name != "header"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", Compression)
 def test_random_damage_is_found_or_harmless_and_the_twins_agree(codec: Compression) -> None:
     print(f"seed {SEED}")

@@ -79,7 +79,7 @@ OUR_OWN = {
     for name in (
         *("CommitBatch", "GroupHistory", "GroupLag", "TransactionProgress", "ListSinks", "DeleteSink", "RecordCounts"),
         *("DescribeStorage", "CompactPartitions", "ScrubPartitions", "ResignLeadership", "AppendAudit", "FindAnchors"),
-        "ShareDelivery",
+        *("ShareDelivery", "MetricsHistory"),
     )
     for kind in ("Request", "Response")
 }

@@ -230,6 +230,7 @@ def test_report_mode_refuses_and_hides_nothing(listener: str, key: int, version:
     assert encode(request, version) == encode(request_of(route, version), version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "field"), [(10, "coordinator_keys"), (15, "groups"), (65, "transactional_ids")])
 def test_a_request_of_many_names_takes_time_by_their_number(key: int, field: str) -> None:
     route = routes(BROKER)[key]

@@ -61,6 +61,10 @@ class Ground:
         self.producers.on_high_watermark(self.log.log_end_offset)
 
     @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
     def high_watermark(self) -> int:
         return self.log.log_end_offset
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from strandline.config.topic_config import TopicConfig
 from strandline.errors import DiskFailed
 from strandline.ids import TopicPartition
 from strandline.log import checkpoints
+from strandline.log.leader_epochs import LeaderEpochs
 from strandline.log.log_directory import LogDirectory
-from strandline.log.truncation import begin_truncation, restart_at, truncate_to
+from strandline.log.truncation import Former, begin_truncation, restart_at, truncate_to
 
 NAME = TopicPartition("orders", 0)
 
@@ -108,6 +110,40 @@ def test_a_crash_before_the_old_records_go_leaves_them(tmp_path: Path) -> None:
     assert again.leader_epochs.latest == 3, "learnt from the batches"
     for each in (log, again):
         abandon(each)
+
+
+def test_a_log_that_begins_behind_a_store_knows_what_lies_before_it(tmp_path: Path) -> None:
+    """Whichever step a crash comes before: else its records in the store could not be found by their epochs."""
+    steps = 0
+    while _crashed_before(steps, tmp_path / str(steps)):
+        steps += 1
+    assert steps > 10
+
+
+def _crashed_before(step: int, home: Path) -> bool:
+    """Begin a log at 100 on a disk that fails from a step on, and check what a restart finds. Return whether it did."""
+    disk = FaultyDisk()
+    log = open_log(home / "orders-0", disk=disk, segment_bytes=1000, remote_storage_enable=True)
+    fill(log, 20, leader_epoch=3)
+    log.flush_now()
+    fault = disk.fail("*", errno.EIO, after=step)
+    begin_truncation(log, 0)
+    former = Former(LeaderEpochs.parse("0\n3\n1 0\n4 40\n6 90\n"), None, tier_start_offset=0)
+    with suppress(DiskFailed):
+        restart_at(log, 100, NOON_MS, former)
+    has_failed, fault.repaired = fault.hits > 0, True
+    again = open_log(crash(log, home / "after"), segment_bytes=1000, remote_storage_enable=True)
+    known = list(zip(again.leader_epochs.epochs, again.leader_epochs.start_offsets, strict=True))
+    if again.log_end_offset == 100:
+        assert known == [(1, 0), (4, 40), (6, 90)], f"crashed before step {step}"
+        assert again.tier_start_offset == 0
+    else:
+        assert has_failed
+        assert again.log_end_offset <= 20
+        assert known == ([(3, 0)] if again.log_end_offset else [])
+    for each in (log, again):
+        abandon(each)
+    return has_failed
 
 
 def test_a_flush_that_was_under_way_vouches_for_nothing_new(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_a_stopped_scrub_reads_nothing(tmp_path: Path) -> None:
     assert scrubbed(tmp_path, END, stop=True) == []
 
 
+@pytest.mark.slow
 def test_every_bit_is_found_where_it_is(tmp_path: Path) -> None:
     a_log(tmp_path)
     print("seed", SEED)

@@ -188,6 +188,7 @@ def in_arrow(value: Any, schema: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @TWIN
 @SEARCH
 @given(case=cases())
@@ -236,6 +237,7 @@ def without_doubles(value: Any) -> Any:
     return [without_doubles(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @TWIN
 @SEARCH
 @given(case=cases(), ways=SPOILT)

@@ -298,6 +298,7 @@ def test_a_random_cut_or_change_of_a_text_gives_a_schema_or_a_sentence() -> None
         assert parse(schema.canonical(), OTHER).canonical() == schema.canonical(), text
 
 
+@pytest.mark.slow
 def test_a_changed_descriptor_gives_a_schema_or_a_sentence() -> None:
     random = Random(11)
     whole = [base64.b64decode(parse(text, OTHER).serialized()) for text in (ORDER, PROTO2, EDITION)]
