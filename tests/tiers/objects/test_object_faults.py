@@ -16,12 +16,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
+from tests.hostile.batches import batch, produce
 from tests.hostile.peer import Peer
 from tests.tiers.objects.test_object_topics import World, wal_objects
 from tests.tiers.raw_reads import delete_records, fetch, fetch_once, listed
 from tests.tiers.tiered_nodes import WAIT_S, delete_topics, fill, objects, properties, read, wait_until, watermarks
 
 import strandline
+from strandline.codec.messages.produce_request import PartitionProduceData
 from strandline.errors import ErrorCode
 
 INTERVAL_S = 0.25
@@ -159,10 +161,14 @@ def test_a_deleted_topic_leaves_nothing_and_its_successor_begins_at_zero(world: 
 
 def test_a_damaged_object_fails_its_range_and_nothing_else(world: World) -> None:
     create(world, partitions=2)
-    producer = Producer({"bootstrap.servers": world.log.bootstrap, "linger.ms": 50})
-    for number in range(2):
-        producer.produce("orders", value=b"%d" % number * 5000, partition=number)
-    assert producer.flush(WAIT_S) == 0
+    # One request fills both ranges of one object; two might be on either side of an interval.
+    asked = produce("orders", batch([b"0" * 5000]))
+    asked.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch([b"1" * 5000])))
+    with Peer(world.log.port) as peer:
+        for index in range(2):
+            wait_until(lambda index=index: not listed(peer, "orders", EARLIEST, index=index).error_code, "it is led")
+        (answered,) = peer.ask(asked, 12).responses
+    assert [each.error_code for each in answered.partition_responses] == [ErrorCode.NONE] * 2
     world.log.stop()
     (path,) = wal_objects(world.store)
     body = bytearray(path.read_bytes())
