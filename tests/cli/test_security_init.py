@@ -96,6 +96,7 @@ def test_a_plain_broker_has_settings_for_clients_too() -> None:
         assert log.command_config is None
 
 
+@pytest.mark.slow
 @pytest.mark.lengthy("three nodes start, and one of them twice")
 def test_an_embedded_cluster_is_secured_in_one_word(tmp_path: Path, lonely_cli: CommandLine) -> None:
     with strandline.embedded(nodes=3, secure=True, data=tmp_path / "data") as cluster:

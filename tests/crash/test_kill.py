@@ -86,7 +86,7 @@ def run_kills(kills: int, directory: Path) -> None:
 
 
 def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(tmp_path: Path) -> None:
-    run_kills(6, tmp_path)
+    run_kills(3, tmp_path)
 
 
 @pytest.mark.slow

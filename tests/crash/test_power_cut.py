@@ -103,7 +103,7 @@ def _topics(bootstrap: str) -> list[str]:
 
 
 def test_nothing_acknowledged_or_read_is_lost_in_a_power_cut(tmp_path: Path) -> None:
-    run_power_cuts(4, tmp_path)
+    run_power_cuts(2, tmp_path)
 
 
 @pytest.mark.slow

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 import strandline
 from strandline.local.embedded_cluster import EmbeddedCluster
 
 TOPIC = "orders"
+PATIENCE_S = 60.0
 DEFAULTS = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
 
 
@@ -20,14 +24,20 @@ def why_fenced(cluster: EmbeddedCluster, broker_id: int) -> list[str]:
     ]
 
 
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
 def test_a_leader_that_is_killed_is_replaced_because_it_is_dead_not_because_its_session_ended() -> None:
     with strandline.embedded(nodes=3, properties=DEFAULTS) as cluster:
         cluster.create_topic(TOPIC, 3)
         # Whoever it is: the active controller itself, perhaps, and then the next one has to miss it.
         lost = cluster.leader_of(TOPIC, 0)
         cluster.kill(lost)
-        while cluster.leader_of(TOPIC, 0) == lost:
-            pass
+        wait_until(lambda: cluster.leader_of(TOPIC, 0) != lost, "another node leads")
         assert why_fenced(cluster, lost) == ["is dead and is fenced"]
         cluster.start(lost)
         cluster.wait_in_sync(TOPIC)

@@ -95,6 +95,7 @@ def test_records_are_replicated_between_nodes_that_log_in(cluster: EmbeddedClust
     assert seen == {str(number).encode() for number in range(60)}
 
 
+@pytest.mark.slow
 def test_the_whole_cluster_starts_again(cluster: EmbeddedCluster) -> None:
     """No image is there before a leader is elected, and no leader before nodes have logged in to each other."""
     cluster.stop_all()

@@ -142,6 +142,7 @@ def test_the_state_of_a_deleted_topic_goes_with_it(node: Any) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_state_that_was_acknowledged_survives_its_coordinator() -> None:
     properties = {
         "share.coordinator.snapshot.update.records.per.snapshot": "5",

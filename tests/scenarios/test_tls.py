@@ -163,6 +163,7 @@ def test_stock_clients_of_python(tmp_path: Path) -> None:
         assert asyncio.run(by_aiokafka())[-1] == b"the last"
 
 
+@pytest.mark.slow
 def test_a_node_with_the_certificate_of_another_host_is_not_talked_to(tmp_path: Path) -> None:
     """A certificate of the cluster's authority is not enough: it must be for the host that is connected to."""
     authority = Authority(tmp_path)

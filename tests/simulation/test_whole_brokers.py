@@ -13,7 +13,7 @@ from tests.simulator.options import options_of
 from tests.simulator.run import run
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
-SAFETY_S = 40.0
+SAFETY_S = 20.0
 KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 

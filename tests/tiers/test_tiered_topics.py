@@ -305,14 +305,14 @@ def test_a_deletion_goes_on_after_a_crash(node: World) -> None:
 def test_kill_9_at_any_moment_leaves_all_records_and_no_orphan(node: World) -> None:
     rng = random.Random(1)
     node.log.create_topic("orders", **settings_of_tiered(retention_ms=-1))
-    values = [rng.randbytes(500) for _ in range(900)]
-    for part in range(0, 900, 150):
-        fill(node.log.bootstrap, ["orders"], values[part : part + 150])
+    values = [rng.randbytes(500) for _ in range(600)]
+    for part in range(0, 600, 200):
+        fill(node.log.bootstrap, ["orders"], values[part : part + 200])
         node.log.kill()
         node.log.start()
     with Peer(node.log.port) as peer:
         wait_until(lambda: is_copied(node, "orders", peer), "the topic is copied")
-    assert values_of(node, "orders", 0, 900) == values
+    assert values_of(node, "orders", 0, 600) == values
 
     def bases() -> list[int]:
         return [int(path.name[:20]) for path in copies(node.store)]

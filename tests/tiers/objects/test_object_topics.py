@@ -32,7 +32,7 @@ RECORDS = 1200
 BEGAN_MS = 1_700_000_000_000
 KINDS = ("local", "tiered", "object")
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
-RANGES = 1000
+RANGES = 200
 SETTINGS = {
     "strandline_object_flush_interval_ms": "30",
     "strandline_object_merge_interval_ms": "400",
