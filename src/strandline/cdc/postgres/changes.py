@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -36,12 +37,14 @@ class ChangeReader:
         tables: Tables,
         events: EventMaker,
         position: WalPosition,
+        stopping: threading.Event,
         until_lsn: int = LSN_MAX,
     ) -> None:
         """Transactions that commit at `until_lsn` or behind it are left out."""
         self._config = config
         self._tables = tables
         self._events = events
+        self._stopping = stopping
         self._bad_rows = BadRows(config)
         self.position = position
         """Behind the last whole transaction that was decoded."""
@@ -229,7 +232,7 @@ class ChangeReader:
     def _on_relation(self, lsn: int, message: bytes) -> None:
         relation = pgoutput.relation(message)
         known = self._relations.get(relation.oid)
-        made = self._tables.of_stream(relation)
+        made = self._tables.of_transaction(relation, self._begin.xid, self._stopping)
         # PostgreSQL describes a table again after each ANALYZE; the same shape keeps its schemas.
         if known is None or not known.is_same(made):
             self._relations[relation.oid] = made

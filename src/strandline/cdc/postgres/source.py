@@ -364,7 +364,7 @@ class PostgresCdcSource(Source):
         if self._guard is None:
             self._guard = SlotGuard(self.config, self._fail)
             self._guard.start()
-        reader = ChangeReader(self.config, self._tables, self._events, position, until_lsn)
+        reader = ChangeReader(self.config, self._tables, self._events, position, self.stopping, until_lsn)
         assert self._sql is not None
         snapshots = IncrementalSnapshots(self.config, self._sql, self._tables, self._events, reader, self.stopping)
         stored_lsn = position.lsn

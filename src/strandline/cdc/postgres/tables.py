@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +15,7 @@ from strandline.cdc.postgres.pgoutput import RelationColumn, StreamRelation
 from strandline.cdc.postgres.publications import TableId
 from strandline.cdc.postgres.settings import PostgresCdcConfig
 from strandline.cdc.postgres.types import TypeCatalog, TypeSettings, UnknownLabel, captured_column, source_type
+from strandline.cdc.postgres.visibility import wait_until_visible
 from strandline.cdc.selection import TableSelection
 
 _COLUMNS: Final = """
@@ -113,6 +115,8 @@ class Tables:
             placeholder=config.unavailable_value_placeholder,
         )
         self.signal_table = _signal_table(config)
+        self._visible_xid: int | None = None
+        """The last transaction of the stream that was waited for."""
 
     def has(self, table: TableId) -> bool:
         """Return whether a table is captured."""
@@ -131,6 +135,13 @@ class Tables:
         if not self.has((relation.schema, relation.name)):
             return StreamedTable(relation, None, ())
         return self._made(relation, self._columns_of(self._connection, relation.oid), optional)
+
+    def of_transaction(self, relation: StreamRelation, xid: int, stopping: threading.Event) -> StreamedTable:
+        """Return the table of a relation that a transaction describes, as that transaction has left the catalogue."""
+        if xid != self._visible_xid and self.has((relation.schema, relation.name)):
+            wait_until_visible(self._connection, xid, stopping)
+            self._visible_xid = xid
+        return self.of_stream(relation)
 
     def of_catalog(
         self, connection: psycopg.Connection[Any], table: TableId, columns: Sequence[str] | None
