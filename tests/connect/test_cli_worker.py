@@ -304,6 +304,11 @@ def test_verify_of_what_cannot_be_compared_says_why(cli: CommandLine, name: str)
     never_ran = cli.run("connect", "verify", sink_file(name))
     assert never_ran.status == 3
     assert "has written nothing yet" in never_ran.stderr
+    service = sink_file(name, **{"connector.class": "HttpSink", "url": "http://127.0.0.1:1/"})
+    for verb in ("verify", "rebuild"):
+        ended = cli.run("connect", verb, service)
+        assert ended.status == 2
+        assert "cannot be read back or done again" in ended.stderr
 
 
 @pytest.mark.slow

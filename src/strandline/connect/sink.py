@@ -67,6 +67,9 @@ class Sink(Connector):
     keeps_offsets: ClassVar[bool] = False
     """Whether the target holds the offsets of what was written, and `resume` returns them."""
 
+    no_target: ClassVar[str] = "it does not offer that"
+    """Why a target cannot be compared or rebuilt, of a sink that lacks the methods for it."""
+
     @classmethod
     def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
         return [{}] * tasks_max

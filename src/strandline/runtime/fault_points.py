@@ -98,6 +98,8 @@ SQL_SWAP_POINTS: Final = (
     "sql-swap-committed",
 )
 """In the transaction in which a SQL sink puts fresh tables in the place of the old ones, and behind it."""
+FILE_SWAP_POINTS: Final = ("file-swap-kept", "file-swap-decided", "file-swap-replaced")
+"""Where a file sink puts a fresh file in the place of an old one."""
 CONNECT_POINTS: Final = (
     "connect-before-commit",
     "connect-after-commit",
@@ -133,6 +135,7 @@ _POINTS: Final = frozenset(
         *REBUILD_POINTS,
         *SQL_SINK_POINTS,
         *SQL_SWAP_POINTS,
+        *FILE_SWAP_POINTS,
         *CONNECT_POINTS,
         *CDC_POINTS,
         *OUTBOX_POINTS,

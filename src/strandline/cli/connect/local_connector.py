@@ -71,7 +71,8 @@ class LocalConnector:
         if self.plugin.kind != "sink":
             raise UsageFailed(f"{self.name} is a source, and only targets of sinks can be {doing}")
         if not hasattr(self.connector_class, offers):
-            raise UsageFailed(f"the target of {self.plugin.name} cannot be {doing}: it does not offer that")
+            why = getattr(self.connector_class, "no_target", "it does not offer that")
+            raise UsageFailed(f"the target of {self.plugin.name} cannot be {doing}: {why}")
         return self.make()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -135,7 +135,9 @@ class _Rebuilding:
             if old.first:
                 self._output.talk(f"  the first: {old.first[0].place} {', '.join(old.first[0].key)}")
         self._ask(yes=yes)
-        with self._stopped(api, timeout_s):
+        # A target that has no offsets of its own must not get records that the fresh one would lack.
+        holding = getattr(self._fresh, "holding", nullcontext)
+        with self._stopped(api, timeout_s), holding():
             # What came while the question was open.
             self._fill()
             self._fresh.swap()

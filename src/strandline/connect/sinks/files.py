@@ -11,26 +11,38 @@ and the records behind the offsets are written again. So the file has each recor
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, BinaryIO, Final, Literal, Self
 
 from strandline.connect.config import Config as ConnectConfig
 from strandline.connect.config import option
 from strandline.connect.convert.java_text import double_text
-from strandline.connect.failures import ConnectFailed, RetriableFailure
+from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sink import RecordList, Sink, SinkBatch
+from strandline.connect.sinks.counted_rows import CountedRows
+from strandline.connect.sinks.file_swap import (
+    OLD,
+    PARTITION,
+    TOPIC,
+    files_of,
+    finish_swap,
+    lock,
+    offsets_path,
+    store_text,
+    swap_file,
+)
 from strandline.connect.sinks.plain_json import json_bytes, value_bytes
+from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 
 log = logging.getLogger("strandline.connect.files")
 
-PARTITION: Final = "${partition}"
-TOPIC: Final = "${topic}"
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _PLAIN: Final = {None: "null", True: "true", False: "false"}
 
@@ -66,6 +78,12 @@ class FileSink(Sink):
         super().__init__(config)
         self._files: dict[Path, OutputFile] = {}
         self._by_place: dict[TopicPosition, OutputFile] = {}
+        self._suffix = ""
+        """What the names of fresh files end with."""
+        self._rows: CountedRows | None = None
+        self._read: dict[Path, tuple[int, int]] = {}
+        """The inode of each file that was compared, and how much of it was read."""
+        self._names: dict[TopicPosition, str] = {}
 
     @classmethod
     def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
@@ -128,15 +146,108 @@ class FileSink(Sink):
             each.close()
         self._files.clear()
         self._by_place.clear()
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def expected(self, record: SinkRecord) -> ExpectedRow:
+        """Return the line of a record, and how often it is expected by now."""
+        place = TopicPosition(record.original_topic or record.topic, record.original_partition)
+        if place not in self._names:
+            self._names[place] = str(self._path(place))
+        line = self._lines(RecordList([record]))[:-1]
+        if b"\n" in line:
+            raise ConnectFailed(
+                f"the record of {record.place} has several lines, so the file cannot be compared: set format=json"
+            )
+        return self._counted().expect(record, self._names[place], line)
+
+    def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
+        """Return how often the files have lines."""
+        for each in {each.place for each in keys}:
+            self._count_lines(Path(each))
+        return self._counted().digests(keys)
+
+    def scan(self) -> Iterator[tuple[TargetKey, bytes]]:
+        """Yield every line of every file."""
+        for each in self._existing():
+            self._count_lines(each)
+        yield from self._counted().scan()
+
+    def fresh_target(self, suffix: str = "rebuild") -> Self:
+        """Return a sink that writes files beside the old ones."""
+        if not self.config.exactly_once:
+            raise InvalidConnectorConfig("files without offsets beside them cannot be rebuilt: set exactly.once=true")
+        fresh = type(self)(self.config)
+        fresh.paths = self.paths
+        fresh._suffix = f".{suffix}"
+        return fresh
+
+    def swap(self) -> None:
+        """Replace each file by the fresh one."""
+        if not self._suffix or not self._files:
+            raise ConnectFailed("there are no fresh files: they were never written, or are swapped already")
+        self.flush()
+        paths = list(self._files)
+        self.close()
+        for each in paths:
+            swap_file(self._replaced(each), each)
+
+    def discard(self) -> None:
+        """Remove the fresh files. A swap that is decided is finished instead."""
+        if not self._suffix:
+            raise ConnectFailed("these files are no fresh ones")
+        for each in self._existing():
+            finish_swap(self._replaced(each))
+            each.unlink(missing_ok=True)
+            offsets_path(each).unlink(missing_ok=True)
+
+    def drop_old(self) -> None:
+        """Remove every file that was replaced."""
+        for each in files_of(self._pattern(), self.config.properties, suffix=rf"\{OLD}\d+(\.offsets)?"):
+            self.paths.check(each).unlink()
+
+    def _counted(self) -> CountedRows:
+        if self._rows is None:
+            self._rows = CountedRows()
+        return self._rows
+
+    def _count_lines(self, path: Path) -> None:
+        """Count the lines that were added since, up to the size that counts."""
+        try:
+            with self.paths.check(path).open("rb") as file:
+                found = os.fstat(file.fileno())
+                inode, start = self._read.get(path, (found.st_ino, 0))
+                end = min(found.st_size, _whole_size(path)) if self.config.exactly_once else found.st_size
+                if inode != found.st_ino or end < start:
+                    self._counted().forget(str(path), str(path))
+                    start = 0
+                file.seek(start)
+                self._counted().add(str(path), str(path), _lines_until(file, end - start))
+                self._read[path] = found.st_ino, end
+        except FileNotFoundError:
+            self._counted().forget(str(path), str(path))
+            self._read.pop(path, None)
+
+    def _existing(self) -> list[Path]:
+        return files_of(self._pattern(), self.config.properties, suffix=re.escape(self._suffix))
+
+    def _pattern(self) -> str:
+        return str(self.paths.check(self.config.file))
+
+    def _replaced(self, path: Path) -> Path:
+        return path.with_name(path.name.removesuffix(self._suffix))
 
     def _path(self, place: TopicPosition) -> Path:
         name = self.config.file.replace(TOPIC, place.topic).replace(PARTITION, str(place.partition))
-        return self.paths.check(name)
+        found = self.paths.check(name)
+        return self.paths.check(found.with_name(f"{found.name}{self._suffix}"))
 
     def _file(self, place: TopicPosition) -> OutputFile:
         if place not in self._by_place:
             path = self._path(place)
             if path not in self._files:
+                finish_swap(self._replaced(path))
                 self._files[path] = OutputFile(path, is_exact=self.config.exactly_once)
             self._by_place[place] = self._files[path]
         return self._by_place[place]
@@ -162,20 +273,37 @@ def _line(value: Any, record: SinkRecord) -> bytes:
     return value_bytes(value, record) + b"\n"
 
 
+def _whole_size(path: Path) -> int:
+    """Return how much of a file counts, by the offsets beside it."""
+    try:
+        return int(json.loads(offsets_path(path).read_bytes())["size"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return sys.maxsize
+
+
+def _lines_until(file: BinaryIO, size: int) -> Iterator[bytes]:
+    while size > 0:
+        line = file.readline(size)
+        if not line:
+            return
+        size -= len(line)
+        yield line.removesuffix(b"\n")
+
+
 class OutputFile:
     """A file that is appended to, and the offsets beside it. It is locked against other tasks of this machine."""
 
     def __init__(self, path: Path, *, is_exact: bool) -> None:
         self.stored: Offsets = {}
         self._path = path
-        self._sidecar = path.with_name(f"{path.name}.offsets")
+        self._sidecar = offsets_path(path)
         self._is_exact = is_exact
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise ConnectFailed(f"{path} cannot be written: {error.strerror}") from None
         try:
-            self._lock()
+            lock(self._descriptor, path)
             self._size = os.fstat(self._descriptor).st_size
             if is_exact:
                 self._recover()
@@ -225,12 +353,6 @@ class OutputFile:
         """Close the file, which unlocks it."""
         os.close(self._descriptor)
 
-    def _lock(self) -> None:
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RetriableFailure(f"{self._path} is in use by another task or worker") from None
-
     def _recover(self) -> None:
         """Cut off what was written after the last flush."""
         try:
@@ -264,17 +386,7 @@ class OutputFile:
         for place, offset in sorted(offsets.items()):
             by_topic.setdefault(place.topic, {})[str(place.partition)] = offset
         text = json.dumps({"size": self._size, "offsets": by_topic})
-        made = self._sidecar.with_name(f"{self._sidecar.name}.new")
-        with open(made, "w") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        made.replace(self._sidecar)
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        store_text(self._sidecar, text)
         self.stored = dict(offsets)
 
     def _failed(self, error: OSError) -> ConnectFailed:

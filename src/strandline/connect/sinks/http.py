@@ -70,6 +70,8 @@ class _Request:
 class HttpSink(Sink):
     """Sends records to a web service."""
 
+    no_target = "a web service takes requests, and what they did cannot be read back or done again elsewhere"
+
     class Config(settings.Config):
         url: str = option(
             "Where to send, with ${topic}, ${partition}, ${offset}, ${key}, ${key:name} and ${field:name} in path and "

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from strandline.connect import config as settings
@@ -21,8 +23,15 @@ from strandline.connect.records import SinkRecord
 from strandline.connect.sink import Sink, SinkBatch
 from strandline.connect.sinks.document_id import document_id
 from strandline.connect.sinks.http_client import EXCERPT_LENGTH, HttpClient, TargetAnswer, url_problem
+from strandline.connect.sinks.opensearch_indexes import (
+    OpenSearchIndexes,
+    document_digest,
+    generation,
+    generations,
+)
 from strandline.connect.sinks.plain_json import json_bytes
 from strandline.connect.sinks.record_template import RecordTemplate, template_problem
+from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 
 ID_BYTES_MAX: Final = 512
 INDEX_BYTES_MAX: Final = 255
@@ -31,6 +40,7 @@ _CONFLICT: Final = 409
 _NOT_FOUND: Final = 404
 _TOO_LARGE: Final = 413
 _BLOCKED: Final = "cluster_block_exception"
+SUFFIX: Final = "rebuild"
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,11 @@ class OpenSearchSink(Sink):
         self._index = RecordTemplate(config.index)
         self._topics: dict[str, str] = {}
         """The topic that goes to an index, to notice two names that differ only in their case."""
+        self._suffix = ""
+        """What stands in the names of fresh indexes."""
+        self._fresh: dict[str, str] = {}
+        """The fresh index of each index."""
+        self._compared: set[str] = set()
         self._client = HttpClient(config.url, timeout_s=config.timeout_ms / 1000)
         self._target = urlsplit(config.url).path.rstrip("/") + "/_bulk"
         self._headers = {"Content-Type": "application/x-ndjson", "Accept": "application/json"}
@@ -97,6 +112,7 @@ class OpenSearchSink(Sink):
         config: OpenSearchSink.Config = self.config
         ca_file = None if config.tls_ca_file is None else str(self.paths.check(config.tls_ca_file))
         self._client = HttpClient(config.url, timeout_s=config.timeout_ms / 1000, ca_file=ca_file)
+        self._indexes = OpenSearchIndexes(self._client, self._target.removesuffix("/_bulk"), self._headers)
 
     def close(self) -> None:
         self._client.close()
@@ -123,13 +139,113 @@ class OpenSearchSink(Sink):
         elif not isinstance(record.value, Mapping):
             raise RecordFailed(f"the value of the record of {record.place} is no object, as a document must be", record)
         about: dict[str, Any] = {
-            "_index": self._index_of(record),
-            "_id": document_id(record, by_key=config.document_id == "key", size_bytes_max=ID_BYTES_MAX),
+            "_index": self._place_of(record),
+            "_id": self._id_of(record),
         }
         if config.document_version == "offset":
             about |= {"version": record.offset, "version_type": "external"}
         line = json_bytes({"delete" if record.is_tombstone else "index": about}, record) + b"\n"
         return _Action(record, line if record.is_tombstone else line + json_bytes(record.value, record) + b"\n")
+
+    def expected(self, record: SinkRecord) -> ExpectedRow:
+        action = self._action(record)
+        if action is None:
+            raise RecordFailed(f"the record of {record.place} has no value, and is ignored", record)
+        place = self._place_of(record)
+        self._compared.add(place)
+        key = TargetKey(place, (self._id_of(record),))
+        if record.is_tombstone:
+            return ExpectedRow(key, None)
+        return ExpectedRow(key, document_digest(json.loads(json_bytes(record.value, record))))
+
+    def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
+        return self._indexes.digests(list(keys))
+
+    def scan(self) -> Iterator[tuple[TargetKey, bytes]]:
+        for each in sorted(self._compared):
+            yield from self._indexes.documents(each)
+
+    def fresh_target(self, suffix: str = SUFFIX) -> Self:
+        fresh = type(self)(self.config)
+        fresh.paths = self.paths
+        fresh._suffix = suffix
+        return fresh
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Keep tasks from writing to the old indexes until the swap: they try again, and find the new ones."""
+        held = []
+        try:
+            for name, fresh in self._fresh.items():
+                current = self._indexes.find(name)
+                if current is not None and current.holder != fresh:
+                    held.append(current)
+                    self._indexes.block_writes(current.holder, is_blocked=True)
+            yield
+        finally:
+            for each in held:
+                found = self._indexes.find(each.name)
+                if found is not None and found.holder == each.holder:
+                    self._indexes.block_writes(each.holder, is_blocked=False)
+
+    def swap(self) -> None:
+        if not self._fresh:
+            raise ConnectFailed("there is no fresh index: it was never written, or is swapped already")
+        moved = []
+        for name, fresh in self._fresh.items():
+            current = self._indexes.find(name)
+            if current is not None and current.holder == name:
+                self._indexes.clone(name, f"{name}__{self._suffix}_0")
+            if current is None or current.holder != fresh:
+                moved.append((current, name, fresh))
+        self._indexes.move_aliases(moved)
+        self._fresh.clear()
+
+    def discard(self) -> None:
+        """Remove the fresh indexes, which are newer than those in use."""
+        if not self._suffix:
+            raise ConnectFailed("these indexes are no fresh ones")
+        for index, number, used in self._made(self._suffix):
+            if number > used:
+                self._indexes.delete(index)
+
+    def drop_old(self) -> None:
+        for index, number, used in self._made(SUFFIX):
+            if number < used:
+                self._indexes.delete(index)
+
+    def _made(self, suffix: str) -> Iterator[tuple[str, int, int]]:
+        """Yield the indexes that rebuilds have made, the number of each, and that of the one in use."""
+        pattern, expression = self._index.wildcards("*", self._name_expression)
+        found = self._indexes.matching(f"{pattern.lower()}__{suffix}_*")
+        for index, name, number in generations(found, expression.lower(), suffix):
+            current = self._indexes.find(name)
+            yield index, number, 0 if current is None else generation(current.holder, name, suffix)
+
+    def _name_expression(self, placeholder: str) -> str:
+        topics = self.config.properties.get("topics")
+        if placeholder != "topic" or not topics:
+            return "[^*]+"
+        return f"(?:{'|'.join(re.escape(each.strip()) for each in topics.split(','))})"
+
+    def _place_of(self, record: SinkRecord) -> str:
+        """Return the index that a record is written to: a fresh one is made with the mapping of the old one."""
+        name = self._index_of(record)
+        if not self._suffix:
+            return name
+        if name not in self._fresh:
+            current = self._indexes.find(name)
+            number = 1 if current is None else generation(current.holder, name, self._suffix) + 1
+            fresh = f"{name}__{self._suffix}_{number}"
+            wrong = index_problem(fresh)
+            if wrong is not None:
+                raise ConnectFailed(f"{name} cannot be rebuilt: {wrong}")
+            self._indexes.create(fresh, current)
+            self._fresh[name] = fresh
+        return self._fresh[name]
+
+    def _id_of(self, record: SinkRecord) -> str:
+        return document_id(record, by_key=self.config.document_id == "key", size_bytes_max=ID_BYTES_MAX)
 
     def _index_of(self, record: SinkRecord) -> str:
         try:

@@ -40,6 +40,13 @@ class RecordTemplate:
         """What every filled text begins with."""
         return self._literals[0]
 
+    def wildcards(self, wildcard: str, expression_of: Callable[[str], str]) -> tuple[str, str]:
+        """Return a pattern and a regular expression of all filled texts; the latter has a part for each placeholder."""
+        literals = [each.decode() for each in self._literals]
+        first, rest = literals[0], list(zip(self.placeholders, literals[1:], strict=True))
+        pattern = first + "".join(wildcard + literal for _, literal in rest)
+        return pattern, re.escape(first) + "".join(expression_of(name) + re.escape(literal) for name, literal in rest)
+
     def fill(self, record: SinkRecord, escape: Callable[[bytes], bytes] = bytes) -> bytes:
         """Return the text for a record. Raise RecordFailed if it lacks a part, or the part is empty."""
         if self._takes_everything and isinstance(record.key, bytes) and record.key:

@@ -4,7 +4,8 @@ A command that verifies folds a topic to the last record of each key, and asks f
 with what `digests` finds under its key? Rows of `scan` whose keys the topic does not have are surplus.
 
 A command that rebuilds writes a whole topic into `fresh_target(suffix)`, then calls `swap` on it. Readers see the old
-target until then, and the new one from then on. `drop_old` removes what was replaced.
+target until then, and the new one from then on. `drop_old` removes what was replaced. A target that has no offsets of
+its own has `holding()`, a context in which tasks cannot write to the old one: the last records are read within it.
 """
 
 from __future__ import annotations
