@@ -199,21 +199,9 @@ def test_offsets_are_those_behind_complete_objects() -> None:
 
 
 def test_offsets_wait_while_the_store_is_away() -> None:
-    sink = opened(
-        ObjectSink,
-        {
-            "store.url": "s3://bucket/path",
-            "store.endpoint": "http://127.0.0.1:9",
-            "store.allow.http": "true",
-            "store.access.key.id": "a",
-            "store.secret.access.key": "b",
-            "store.region": "nowhere",
-            "flush.size": "2",
-        },
-    )
-    target = Target()
-    assert isinstance(sink.store, S3Store)
-    # The same store, but it does not try for minutes.
+    target = Target(**{"flush.size": "2"})
+    sink = target.sink()
+    # It does not try for minutes.
     sink.store = S3Store.from_url(
         "s3://bucket/path",
         config={"aws_endpoint": "http://127.0.0.1:9", "aws_access_key_id": "a", "aws_secret_access_key": "b"},
@@ -221,7 +209,7 @@ def test_offsets_wait_while_the_store_is_away() -> None:
         retry_config={"max_retries": 0},
     )
     records = batch(*(record(each, b"x") for each in range(3)))
-    with pytest.raises(RetriableFailure, match=r"orders\+0\+0+\.parquet was not written"):
+    with pytest.raises(RetriableFailure, match="was not read"):
         sink.write(records)
     with pytest.raises(RetriableFailure):
         sink.flush()

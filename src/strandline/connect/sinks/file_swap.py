@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
+from strandline.connect.sinks.own_topics import is_own_topic
 from strandline.runtime.fault_points import fault_point
 
 PARTITION: Final = "${partition}"
@@ -78,7 +79,7 @@ def files_of(pattern: str, properties: Mapping[str, str], *, suffix: str = "") -
     first, *others = re.escape(pattern).replace(re.escape(PARTITION), r"\d+").split(re.escape(TOPIC))
     expression = first + (f"(?P<topic>[^/]+){'(?P=topic)'.join(others)}" if others else "")
     found = [(name, match) for name in names if (match := re.fullmatch(expression + suffix, name))]
-    return sorted(Path(name) for name, match in found if not others or _is_topic(match["topic"], properties))
+    return sorted(Path(name) for name, match in found if not others or is_own_topic(match["topic"], properties))
 
 
 @contextmanager
@@ -125,12 +126,6 @@ def _finish(path: Path) -> None:
 
 def _decision(path: Path) -> Path:
     return path.with_name(f"{path.name}.swap")
-
-
-def _is_topic(name: str, properties: Mapping[str, str]) -> bool:
-    named = [each.strip() for each in properties.get("topics", "").split(",")]
-    expression = properties.get("topics.regex")
-    return name in named or bool(expression and re.fullmatch(expression, name))
 
 
 def _sync_directory(path: Path) -> None:

@@ -30,6 +30,23 @@ def table_digests(place: str, rows: pa.Table, key_fields: Sequence[str]) -> Iter
             yield row_key(place, row, key_fields), row_digest(row)
 
 
+def plain_row(row: Any) -> bytes:
+    """Return a row as text that is equal for equal rows, though their columns were typed by other rows beside them.
+
+    What is empty does not count, because a column may have no type without it. Neither does a decimal point.
+    """
+    return _text(_bare(row)).encode()
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        parts = {name: _bare(each) for name, each in value.items()}
+        return {name: each for name, each in parts.items() if each is not None} or None
+    if isinstance(value, list | tuple):
+        return [each for each in map(_bare, value) if each is not None] or None
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _text(value: Any) -> str:
     return json.dumps(_without_nulls(value), default=_plain, sort_keys=True, ensure_ascii=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal, Protocol
 
@@ -42,6 +43,9 @@ class ObjectFormat(Protocol):
     def encode(self, records: Sequence[SinkRecord], shape: Shape | None) -> Iterator[tuple[SinkRecord, Any]]:
         """Yield the bytes of each object, with its first record. One object holds all, unless their types differ."""
 
+    def row(self, record: SinkRecord) -> Any:
+        """Return what an object is to have of a record, as `read_rows` yields it."""
+
 
 class ParquetObjects:
     """Objects of Parquet."""
@@ -76,6 +80,11 @@ class ParquetObjects:
                 table = table_of(values[start:end], shape)
             yield records[start], self._parquet(table, records[start:end])
             start = end
+
+    def row(self, record: SinkRecord) -> Any:
+        self.prepare([record])
+        row = table_of([record.value], shape_of(record)).to_pylist()[0]
+        return row | metadata_of([record]).to_pylist()[0] if self._has_metadata else row
 
     def _convert(self, records: Sequence[SinkRecord], shape: Shape | None) -> None:
         array_of([each.value for each in records], shape)
@@ -122,11 +131,28 @@ class JsonObjects:
                 lines = zstandard.ZstdCompressor().compress(lines)
         yield records[0], lines
 
+    def row(self, record: SinkRecord) -> Any:
+        return json.loads(json_bytes(self._content(record), record))
+
     def _content(self, record: SinkRecord) -> Any:
         if not self._has_metadata:
             return record.value
         row = dict(record.value) if isinstance(record.value, dict) else {VALUE: record.value}
         return row | metadata_of([record]).to_pylist()[0]
+
+
+def read_rows(path: str, content: bytes) -> Iterator[Any]:
+    """Yield the rows of an object, which its name says how to read."""
+    if path.endswith(".parquet"):
+        for part in pq.ParquetFile(pa.BufferReader(content)).iter_batches():
+            yield from part.to_pylist()
+        return
+    if path.endswith(".gz"):
+        content = gzip.decompress(content)
+    elif path.endswith(".zst"):
+        content = zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    for line in content.splitlines():
+        yield json.loads(line)
 
 
 def _end_of_run(records: Sequence[SinkRecord], start: int) -> tuple[int, Shape | None]:

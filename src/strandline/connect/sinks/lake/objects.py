@@ -12,28 +12,34 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 from zoneinfo import ZoneInfo
 
-import obstore
-from obstore import exceptions as store_errors
 from obstore.store import ObjectStore
 
 from strandline.connect.config import Long, option
-from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed
-from strandline.connect.object_store import STORE_ERRORS, StoreConfig, open_store, store_failure
+from strandline.connect.failures import ConnectFailed, FencedOut, InvalidConnectorConfig, RecordFailed
+from strandline.connect.object_store import StoreConfig, open_store
 from strandline.connect.records import SinkRecord, TopicPosition
 from strandline.connect.sink import Sink, SinkBatch
+from strandline.connect.sinks.counted_rows import CountedRows
 from strandline.connect.sinks.lake.chunks import CutRules, ObjectChunk
-from strandline.connect.sinks.lake.object_format import Compression, JsonObjects, ObjectFormat, ParquetObjects
-from strandline.connect.sinks.lake.paths import by_fields, by_time, pattern_problem, segment, zone_problem
+from strandline.connect.sinks.lake.digests import plain_row
+from strandline.connect.sinks.lake.generations import FoundObject, ObjectGenerations
+from strandline.connect.sinks.lake.object_format import (
+    Compression,
+    JsonObjects,
+    ObjectFormat,
+    ParquetObjects,
+    read_rows,
+)
+from strandline.connect.sinks.lake.paths import by_fields, by_time, pattern_problem, zone_problem
+from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 from strandline.runtime.fault_points import fault_point
 
 OFFSET_DIGITS: Final = 20
-OFFSETS_FOLDER: Final = "_strandline"
-"""Readers like Spark and Athena skip names that begin with an underscore."""
 _BYTES_MAX: Final = 2**30
 """Arrow's columns of text and bytes end at 2 GiB."""
 
@@ -111,6 +117,12 @@ class ObjectSink(Sink):
         self._next: dict[TopicPosition, int] = {}
         """The offset behind what `write` has taken; a batch that is written again begins before it."""
         self._done: dict[TopicPosition, int] = {}
+        self._is_fresh = False
+        self._generation = 0
+        self._rows: CountedRows | None = None
+        self._counted: dict[str, FoundObject] = {}
+        """The objects whose rows are counted."""
+        self._is_stale = True
         self._path: Callable[[SinkRecord], str] | None
         match config.partitioner:
             case "time":
@@ -123,10 +135,16 @@ class ObjectSink(Sink):
     def open(self) -> None:
         if self.store is None:
             self.store = open_store(self.config, self.paths, makes_directory=True)
+        self._generation = self._objects.current() + self._is_fresh
+
+    def close(self) -> None:
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
 
     def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
         self.revoked(partitions)
-        if self.config.rotate_schedule_interval_ms is None:
+        if not self._keeps_offsets:
             return {}
         found = {}
         for each in partitions:
@@ -157,6 +175,10 @@ class ObjectSink(Sink):
             for position, chunk in list(self._open.items()):
                 if (self.now() - chunk.opened_at) * 1000 >= every_ms:
                     self._seal(position)
+        if self._is_fresh:
+            # The last records, too: the offsets of a fresh target say where to go on.
+            for position in list(self._open):
+                self._seal(position)
         self._upload()
         return dict(self._done)
 
@@ -166,6 +188,68 @@ class ObjectSink(Sink):
         for each in gone:
             for kept in (self._open, self._next, self._done):
                 kept.pop(each, None)
+
+    def expected(self, record: SinkRecord) -> ExpectedRow:
+        """Return the row of a record, and how often it is expected by now."""
+        if record.value is None and self.config.behavior_on_null_values != "write":
+            raise RecordFailed(f"the record of {record.place} has no value", record)
+        (path,) = self._paths([record])
+        row = plain_row(self._format.row(record))
+        return self._counts().expect(record, f"{path}/{record.original_topic}+{record.original_partition}", row)
+
+    def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
+        """Return how often the objects have rows. They are listed once for each time that all rows are asked for."""
+        if self._is_stale:
+            self._count_rows()
+        return self._counts().digests(keys)
+
+    def scan(self) -> Iterator[tuple[TargetKey, bytes]]:
+        """Yield every row of every object."""
+        self._count_rows()
+        yield from self._counts().scan()
+        self._is_stale = True
+
+    def fresh_target(self, suffix: str = "rebuild") -> Self:
+        """Return a sink that writes the next generation. Generations have numbers, so the suffix names nothing."""
+        fresh = type(self)(self.config)
+        fresh.paths, fresh.store, fresh._is_fresh = self.paths, self.store, True
+        return fresh
+
+    def swap(self) -> None:
+        """Have the fresh generation count. A task that writes the old one is fenced out at its next object."""
+        self.flush()
+        if not self._is_fresh or not any(self._objects.objects(self._generation)):
+            raise ConnectFailed("there are no fresh objects: they were never written, or are swapped already")
+        fault_point("before-commit")
+        self._objects.point_at(self._generation)
+        fault_point("after-commit")
+
+    def discard(self) -> None:
+        if not self._is_fresh:
+            raise ConnectFailed("these objects are no fresh ones")
+        self._objects.remove(self._generation)
+
+    def drop_old(self) -> None:
+        for generation in range(self._generation):
+            self._objects.remove(generation)
+
+    def _counts(self) -> CountedRows:
+        if self._rows is None:
+            self._rows = CountedRows()
+        return self._rows
+
+    def _count_rows(self) -> None:
+        """Count the rows of objects that are new, and forget those that were replaced."""
+        found = {each.path: each for each in self._objects.objects(self._generation)}
+        for path, known in list(self._counted.items()):
+            if found.get(path) != known:
+                self._counts().forget(known.place, path)
+                del self._counted[path]
+        for path, each in found.items():
+            if path not in self._counted and (content := self._objects.read(path)) is not None:
+                self._counts().add(each.place, path, (plain_row(row) for row in read_rows(path, content)))
+                self._counted[path] = each
+        self._is_stale = False
 
     def _fresh(self, batch: SinkBatch) -> dict[TopicPosition, list[SinkRecord]]:
         """Return the records of each partition that are written, without those that a batch before had."""
@@ -211,50 +295,54 @@ class ObjectSink(Sink):
         for path, records in chunk.groups.items():
             for first, content in self._format.encode(records, chunk.shape):
                 name = f"{position.topic}+{position.partition}+{first.offset:0{OFFSET_DIGITS}}{self._format.suffix}"
-                objects.append((f"{self.config.topics_dir}/{path}/{name}".lstrip("/"), content))
+                objects.append((f"{self._directory}/{path}/{name}".lstrip("/"), content))
         self._sealed.append(_Sealed(position, chunk.end, objects))
         self._upload()
 
     def _upload(self) -> None:
         """Write the objects of complete chunks in order. What fails stays, and is tried again with the next batch."""
         while self._sealed:
+            if not self._is_fresh and self._objects.current() != self._generation:
+                raise FencedOut("a rebuild has put other objects in the place of those that this task writes")
             sealed = self._sealed[0]
             while sealed.objects:
                 path, content = sealed.objects[0]
                 fault_point("before-produce")
-                self._put(path, content)
+                self._objects.put(path, content)
                 fault_point("after-produce")
                 del sealed.objects[0]
             fault_point("before-commit")
-            if self.config.rotate_schedule_interval_ms is not None:
-                self._put(self._offset_path(sealed.position), json.dumps({"offset": sealed.end}).encode())
+            if self._keeps_offsets:
+                stored = json.dumps({"offset": sealed.end}).encode()
+                self._objects.put(self._offset_path(sealed.position), stored)
             fault_point("after-commit")
             self._done[sealed.position] = sealed.end
             del self._sealed[0]
 
-    def _put(self, path: str, content: Any) -> None:
-        assert self.store is not None
-        try:
-            obstore.put(self.store, path, content)
-        except STORE_ERRORS as error:
-            raise store_failure(error, f"the object {path} was not written") from None
-
     def _stored(self, position: TopicPosition) -> int | None:
-        assert self.store is not None
         path = self._offset_path(position)
+        found = self._objects.read_json(path)
         try:
-            return int(json.loads(bytes(obstore.get(self.store, path).bytes()))["offset"])
-        except FileNotFoundError:
-            return None
+            return None if found is None else int(found["offset"])
         except (KeyError, TypeError, ValueError) as error:
             raise ConnectFailed(f"the object {path} holds no offset: {error}") from None
-        except (store_errors.BaseError, OSError) as error:
-            raise store_failure(error, f"the object {path} was not read") from None
 
     def _offset_path(self, position: TopicPosition) -> str:
-        connector = segment(self.config.properties.get("name") or "sink")
-        name = f"{position.topic}+{position.partition}.json"
-        return f"{self.config.topics_dir}/{OFFSETS_FOLDER}/{connector}/{name}".lstrip("/")
+        return self._objects.control_path(self._directory, f"{position.topic}+{position.partition}.json")
+
+    @property
+    def _keeps_offsets(self) -> bool:
+        """Whether the store has the offsets: the group's do not fit objects that a clock or a rebuild has cut."""
+        return self.config.rotate_schedule_interval_ms is not None or self._generation > 0
+
+    @property
+    def _directory(self) -> str:
+        return self._objects.directory(self._generation)
+
+    @property
+    def _objects(self) -> ObjectGenerations:
+        assert self.store is not None
+        return ObjectGenerations(self.store, self.config.topics_dir, self.config.properties)
 
 
 def _format_of(config: ObjectSinkConfig) -> ObjectFormat:
