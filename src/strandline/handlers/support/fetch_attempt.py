@@ -241,7 +241,8 @@ class FetchAttempt:
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if partition is None:
             return why_absent(self.node, topic, index)
-        if not partition.is_leader and self.version < FOLLOWERS_SERVE_FROM:
+        if not partition.is_leader and (self.version < FOLLOWERS_SERVE_FROM or partition.config.commits_in_store):
+            # A follower of an object topic holds nothing. A reader would take its empty log for a truncation.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.session.id:
             entry.follow(partition)
