@@ -16,7 +16,7 @@ from strandline.broker.tiering.objects.commit_topic import CommitTopic
 from strandline.broker.tiering.objects.range_reading import RangeReader
 from strandline.broker.tiering.remote_cache import RemoteCache
 from strandline.broker.tiering.segment_copy import SegmentCopier
-from strandline.codec.record_batch import check_run
+from strandline.codec.record_batch import check_run, parse_header
 from strandline.log.log_loader import open_log
 from strandline.log.partition_log import PartitionLog
 from strandline.log.run_appends import append_fetched
@@ -112,6 +112,10 @@ class RangeMerger:
     ) -> PartitionLog:
         """Write the batches between two offsets into a log in a directory of its own."""
         partition, environment = tier.partition, self._environment
+        size_bytes_max = partition.config.segment_bytes
+        data, _ = await ranges.read(start_offset, size_bytes_max=size_bytes_max, limit_offset=end_offset)
+        # The log start may lie inside a batch, and segments hold whole batches.
+        start_offset = parse_header(data).base_offset
         segment = tier.segments.find(partition.log.leader_epochs.epoch_of(start_offset - 1), start_offset - 1)
         snapshot = None
         if segment is not None:
@@ -128,14 +132,14 @@ class RangeMerger:
         )
         former = Former(partition.log.leader_epochs, snapshot, partition.log_start_offset)
         restart_at(written, start_offset, environment.runtime.now_ms(), former)
-        while written.log_end_offset < end_offset:
-            data, _ = await ranges.read(
-                written.log_end_offset, size_bytes_max=partition.config.segment_bytes, limit_offset=end_offset
-            )
+        while True:
             headers, size = check_run(
                 memoryview(data), next_offset=written.log_end_offset, leader_epoch=partition.leader_epoch
             )
             append_fetched(written, memoryview(data)[:size], headers, now_ms=environment.runtime.now_ms())
+            if written.log_end_offset >= end_offset:
+                break
+            data, _ = await ranges.read(written.log_end_offset, size_bytes_max=size_bytes_max, limit_offset=end_offset)
         written.write_out()
         return written
 
