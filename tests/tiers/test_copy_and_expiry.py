@@ -99,6 +99,14 @@ def test_the_oldest_go_until_the_rest_and_what_is_local_fit() -> None:
     assert not expire(segment(0), segment(1), local_bytes=50, retention_bytes=151).segments
 
 
+def test_records_that_two_leaders_copied_count_once() -> None:
+    twice = segment(1)._replace(id=UUID(int=9))
+    longer = segment(1)._replace(id=UUID(int=10), end_offset=24, size_bytes=150)
+    assert not expire(segment(0), segment(1), twice, local_bytes=50, retention_bytes=151).segments
+    assert not expire(segment(0), segment(1), longer, retention_bytes=151).segments
+    assert numbers(expire(segment(0), segment(1), longer, retention_bytes=150)) == [0]
+
+
 def test_what_lies_below_the_log_start_goes_and_the_start_stays() -> None:
     found = expire(segment(0), segment(1), segment(2), log_start=15)
     assert numbers(found) == [0]
