@@ -97,11 +97,14 @@ class SegmentCopier:
         partition_log = source or partition.log
         segment = next(each for each in partition_log.segments if each.base_offset == candidate.base_offset)
         facts = await self._facts(partition_log, segment, candidate)
+        epochs = epochs_between(partition.log.leader_epochs, candidate.base_offset, candidate.next_offset)
+        if not epochs:
+            raise SegmentReplaced(f"{place}: segment {candidate.base_offset} was deleted before it was copied")
         remote = RemoteSegment(
             self._new_id(),
             candidate.base_offset,
             candidate.next_offset - 1,
-            epochs_between(partition.log.leader_epochs, candidate.base_offset, candidate.next_offset),
+            epochs,
             facts.max_timestamp_ms,
             facts.size_bytes,
             self._node_id,
