@@ -17,15 +17,15 @@ SAFETY_S = 20.0
 KEPT = Path(__file__).with_name("kept_seeds.txt")
 """Seeds that once failed, with what they found."""
 
-ERAS = ("", "transactions", "cleaning", "users", "shares", "tiers")
+ERAS = ("", "transactions", "cleaning", "users", "shares", "tiers", "objects")
 
 
 def kept_seeds() -> list[tuple[int, float, int | None, str]]:
     """Seed, seconds of faults and nodes of each line; what follows a `#` says what it found.
 
     Seeds meant less before there were transactions, before anything was cleaned, before users did all that they do,
-    before there were share groups, and before topics had tiers. The words `transactions`, `cleaning`, `users`,
-    `shares` and `tiers` mark those from after.
+    before there were share groups, before topics had tiers, and before there were object topics. The words
+    `transactions`, `cleaning`, `users`, `shares`, `tiers` and `objects` mark those from after.
     """
     kept = []
     for line in KEPT.read_text().splitlines():
@@ -55,7 +55,7 @@ def test_a_single_node_under_faults_keeps_its_promises() -> None:
 @pytest.mark.parametrize(("seed", "safety_s", "nodes", "era"), kept_seeds())
 def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes: int | None, era: str) -> None:
     assert era in ERAS
-    _, transactional, cleaning, users, shares, tiers = (ERAS.index(era) >= at for at in range(len(ERAS)))
+    _, transactional, cleaning, users, shares, tiers, objects = (ERAS.index(era) >= at for at in range(len(ERAS)))
     options = options_of(
         seed,
         safety_s=safety_s,
@@ -65,6 +65,7 @@ def test_what_once_failed_does_not_fail_again(seed: int, safety_s: float, nodes:
         users=users,
         shares=shares,
         tiers=tiers,
+        objects=objects,
     )
     result = run(options)
     assert result.failure is None, result.failure

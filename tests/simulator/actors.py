@@ -22,10 +22,12 @@ from tests.simulator.clients.stalled_reader import SimStalledReader
 from tests.simulator.clients.strangers import SimStranger
 from tests.simulator.clients.table import SimTableReader, keyed_record
 from tests.simulator.clients.transactor import SimTransactors
+from tests.simulator.object_users import TRIM
 from tests.simulator.options import SimOptions, TableOptions, TopicOptions, TransactorOptions
 from tests.simulator.truth.forgotten import Forgotten
 from tests.simulator.truth.group_truth import GroupTruth
 from tests.simulator.truth.invariants import Invariants
+from tests.simulator.truth.object_truth import ObjectTruth
 from tests.simulator.truth.record_truth import RecordTruth
 from tests.simulator.truth.share_truth import ShareTruth
 from tests.simulator.truth.tier_truth import TierTruth
@@ -84,6 +86,7 @@ class Actors:
             node.disk.cold_share = options.cold_share
         self.invariants = Invariants(self.cluster)
         self.tier_truth = TierTruth(self.cluster, self.invariants)
+        self.object_truth = ObjectTruth(self.cluster, self.invariants, self.tier_truth)
         if options.has_tiers:
             self.tier_truth.watch()
         self.nemesis = Nemesis(self.cluster, options.nemesis)
@@ -237,6 +240,11 @@ class Actors:
         administrator.duties += options.users.duties
         administrator.changes = changes_of(options)
         administrator.minima = minima_of(options)
+        trimmed = [each.name for each in options.topics if each.forgets]
+        if TRIM in options.users.duties and trimmed:
+            administrator.trimmed = TopicPartition(trimmed[0], 0)
+            administrator.more_topics = (trimmed[0],)
+            self.invariants.trimmed.add(trimmed[0])
         administrator.unclean = [each.name for each in options.topics if each.may_lose]
         return administrator
 

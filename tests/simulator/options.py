@@ -14,6 +14,7 @@ from tests.simulator.clients.processors import ProcessorOptions
 from tests.simulator.clients.share_group import ShareOptions
 from tests.simulator.clients.sinks import SinkOptions
 from tests.simulator.clients.transactional import NEW, OLD
+from tests.simulator.object_users import with_objects
 from tests.simulator.share_users import with_shares
 from tests.simulator.tier_users import with_tiers
 from tests.simulator.users import UserOptions, with_users
@@ -171,8 +172,9 @@ def options_of(
     users: bool = True,
     shares: bool = True,
     tiers: bool = True,
+    objects: bool = True,
 ) -> SimOptions:
-    """Return what a seed means; without transactions, cleaning, users, shares or tiers, as before there were any."""
+    """Return what a seed means; without transactions, cleaning and so on, as before there were any."""
     options = _options_of(seed, safety_s=safety_s, nodes=nodes)
     if transactional:
         options = _with_sinks(_with_processors(options))
@@ -182,7 +184,9 @@ def options_of(
             options = with_users(options)
             if shares:
                 options = with_shares(options)
-                return with_tiers(options) if tiers else options
+                if tiers:
+                    options = with_tiers(options)
+                    return with_objects(options) if objects else options
     return options
 
 

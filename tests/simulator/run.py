@@ -63,6 +63,12 @@ class Result:
     """Segments that were copied to the object store."""
     store_reads: int = 0
     """Reads of the object store."""
+    objects: int = 0
+    """Objects of object topics that were committed."""
+    merged: int = 0
+    """Ranges of them that segments took over."""
+    orphans: int = 0
+    """Objects that no commit named, and that were condemned."""
     forgotten: int = 0
     """Offsets that were deleted at the start of a log."""
     events: int = 0
@@ -79,7 +85,8 @@ class Result:
             f"{self.requests_acknowledged} requests, {self.transactions_committed} transactions committed and "
             f"{self.transactions_aborted} aborted, {self.batches_committed} batches of sinks committed, "
             f"{self.swaps} segments cleaned, {self.forgotten} offsets forgotten, {self.copied} segments copied to the "
-            f"object store and {self.store_reads} reads of it, "
+            f"object store and {self.store_reads} reads of it, {self.objects} objects committed, {self.merged} ranges "
+            f"merged and {self.orphans} orphans, "
             f"{self.events} events, trace {self.trace:08x}"
         )
 
@@ -245,6 +252,8 @@ def run(options: SimOptions) -> Result:
     result.batches_committed = simulation.transaction_truth.batches_decided
     result.swaps = simulation.invariants.swaps
     result.copied = simulation.tier_truth.copied
+    truth = simulation.object_truth
+    result.objects, result.merged, result.orphans = truth.objects, truth.released, truth.condemned
     result.store_reads = simulation.cluster.bucket.counts["read"]
     result.forgotten = sum(truth.start for truth in simulation.invariants.partitions.values())
     result.events = simulation.loop.events

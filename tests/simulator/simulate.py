@@ -105,6 +105,7 @@ def run_whole(
     users: bool = True,
     shares: bool = True,
     tiers: bool = True,
+    objects: bool = True,
 ) -> Done:
     from tests.simulator.options import options_of
     from tests.simulator.run import run
@@ -118,6 +119,7 @@ def run_whole(
         users=users,
         shares=shares,
         tiers=tiers,
+        objects=objects,
     )
     result = run(options)
     return Done(
@@ -185,6 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-users", action="store_true", help="what seeds meant before users did all that they do")
     parser.add_argument("--no-shares", action="store_true", help="what seeds meant before there were share groups")
     parser.add_argument("--no-tiers", action="store_true", help="what seeds meant before topics had an object store")
+    parser.add_argument("--no-objects", action="store_true", help="what seeds meant before there were object topics")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not end with the first failure")
     return parser
@@ -206,6 +209,8 @@ def _command(options: argparse.Namespace, kind: str, seed: int) -> str:
         words.append("--no-shares")
     if kind == "whole" and options.no_tiers:
         words.append("--no-tiers")
+    if kind == "whole" and options.no_objects:
+        words.append("--no-objects")
     return " ".join(words)
 
 
@@ -230,6 +235,7 @@ def _whole(options: argparse.Namespace) -> Callable[[int], Done]:
         users=not options.no_users,
         shares=not options.no_shares,
         tiers=not options.no_tiers,
+        objects=not options.no_objects,
     )
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tests.simulator.clients.client import History, SimClient
+from tests.simulator.clients.client import REQUEST_TIMEOUT_S, History, SimClient
 from tests.simulator.clients.config_changes import TOPIC, Change
 from tests.simulator.world.network import SimNetwork
 from tests.simulator.world.runtime import SimHost
@@ -27,6 +27,12 @@ from strandline.codec.messages.create_partitions_request import CreatePartitions
 from strandline.codec.messages.create_partitions_response import CreatePartitionsResponse
 from strandline.codec.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from strandline.codec.messages.create_topics_response import CreateTopicsResponse
+from strandline.codec.messages.delete_records_request import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from strandline.codec.messages.delete_records_response import DeleteRecordsResponse
 from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.delete_topics_response import DeleteTopicsResponse
 from strandline.codec.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
@@ -38,6 +44,7 @@ from strandline.codec.messages.incremental_alter_configs_request import (
 )
 from strandline.codec.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from strandline.errors import ErrorCode
+from strandline.ids import TopicPartition
 
 SCRATCH_MAX: Final = 3
 TIMEOUT_MS: Final = 4_000
@@ -47,6 +54,9 @@ REVERT: Final = 1
 REVERT_SHARE: Final = 0.15
 CHANGES_AT_ONCE: Final = 4
 AGAIN_S: Final = 0.5
+TRIM_STEP: Final = 40
+"""Records that one request deletes at most, unless it deletes all."""
+TRIM_ALL_SHARE: Final = 0.1
 LOOK_S: Final = 5.0
 """How often a topic is made again that a late deletion may have taken."""
 DELETED: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -78,8 +88,10 @@ class SimAdministrator(SimClient):
         self.unclean: Sequence[str] = ()
         """Topics that may be led by a replica that is not in sync."""
         self.recreated: CreatableTopic | None = None
+        self.trimmed: TopicPartition | None = None
+        """A partition whose records are deleted by request."""
         self._is_looking = False
-        self._scratch = 0
+        self._scratch = self._trim_at = 0
         self._kinds: dict[str, Callable[[], object]] = {
             "create": self._create,
             "delete": self._delete,
@@ -92,6 +104,7 @@ class SimAdministrator(SimClient):
             "add partitions": self._add_partitions,
             "resize": self._resize,
             "cancel": self._cancel,
+            "trim": self._trim,
         }
         self.runtime.call_soon(self.refresh)
         self.runtime.call_later(every_s * self.random.random(), self._work)
@@ -199,6 +212,25 @@ class SimAdministrator(SimClient):
         if self.known:
             topic, index = self.random.choice(sorted(self.known))
             self._ask(_reassignment(topic, index, None), 0, AlterPartitionReassignmentsResponse)
+
+    def _trim(self) -> None:
+        """Delete what is at the start of a partition, or all that it shows."""
+        known = None if self.trimmed is None else self.leader_of(self.trimmed)
+        wire = None if known is None else self.wire(known.leader, "trim")
+        if self.trimmed is not None and wire is not None:
+            self._trim_at += self.random.randint(0, TRIM_STEP)
+            offset = -1 if self.random.random() < TRIM_ALL_SHARE else self._trim_at
+            asked = DeleteRecordsPartition(partition_index=self.trimmed.partition, offset=offset)
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(self.trimmed.topic, [asked])], timeout_ms=TIMEOUT_MS
+            )
+            wire.ask(request, 2, DeleteRecordsResponse, self._on_trimmed, timeout_s=REQUEST_TIMEOUT_S)
+
+    def _on_trimmed(self, answer: DeleteRecordsResponse | None) -> None:
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            self.refresh_later()
+        else:
+            self._trim_at = max(self._trim_at, answer.topics[0].partitions[0].low_watermark)
 
     def _elect(self) -> None:
         request = ElectLeadersRequest(election_type=0, topic_partitions=None, timeout_ms=TIMEOUT_MS)

@@ -64,6 +64,8 @@ class Availability:
             return True  # Not opened yet: its disk has what it had.
         if partition.log.failure is not None:
             return False
+        if partition.config.commits_in_store:
+            return True  # The object store has it.
         truth = self._invariants.partitions.get((topic_id, index))
         return truth is None or truth.may_lose or partition.log.log_end_offset >= truth.end
 

@@ -21,7 +21,7 @@ something moved, so that looking after every event is affordable.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,8 @@ from strandline.errors import DamagedRecords
 from strandline.quorum.controller.topic_names import SHARE_GROUP_STATE
 from strandline.quorum.image.cluster_image import ClusterImage, PartitionImage
 from strandline.quorum.raft.state_files import QuorumState
+from strandline.tiers.records import METADATA_TOPIC
+from strandline.tiers.wal.events import COMMIT_TOPIC
 
 if TYPE_CHECKING:
     from tests.simulator.world.cluster import SimCluster, SimNode
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 IMAGES_EVERY_S: Final = 5.0
 STALLS_EVERY_S: Final = 1.0
 METADATA: Final = "metadata"
+DECIDING: Final = (METADATA_TOPIC, COMMIT_TOPIC)
 QUORUM_STATE: Final = "quorum-state"
 
 
@@ -151,7 +154,7 @@ class Invariants:
             return
         node, seen = sim_node.node, self._seen[actor.number]
         self._look_at_metadata(sim_node.node_id, actor.number, node)
-        for key, partitions in node.topics.items():
+        for key, partitions in (*self._deciding(node), *node.topics.items()):
             if type(key) is bytes:
                 for partition in partitions:
                     if partition is not None:
@@ -160,6 +163,11 @@ class Invariants:
                         except DamagedRecords:
                             # Damaged bytes are never served. They are checked when a repair has replaced them.
                             continue
+
+    def _deciding(self, node: Node) -> list[tuple[bytes, Sequence[Partition | None]]]:
+        """Return the topics that are looked at first: what they say may count elsewhere within one event."""
+        topics = [topic for name in DECIDING if (topic := self.image.topics.get(name)) is not None]
+        return [(each.id.bytes, node.topics[each.id.bytes]) for each in topics if each.id.bytes in node.topics]
 
     # The metadata quorum
 
@@ -266,6 +274,10 @@ class Invariants:
         high_watermark = partition.high_watermark
         is_leader = partition.is_leader and partition.leader_id == node_id
         was_leading, checked.was_leading = checked.was_leading, is_leader
+        is_in_store = partition.config.commits_in_store
+        if is_in_store and not is_leader:
+            # It holds nothing that counts, and serves nothing.
+            return
         epoch, checked.epoch = checked.epoch, partition.leader_epoch
         unstable, checked.unstable = checked.unstable, partition.producers.first_unstable_offset
         log = partition.log
@@ -298,7 +310,7 @@ class Invariants:
         first = max(0, min(checked.checked_to, high_watermark))
         checked.checked_to = high_watermark
         # The only copy of a partition needs no leader to tell it what is committed: all that it has flushed is.
-        may_grow = (
+        may_grow = not is_in_store and (
             is_leader
             or was_leading
             or self._is_only_copy(partition)
@@ -350,6 +362,8 @@ class Invariants:
         for (topic_id, index), stability in self.stabilities.partitions.items():
             found = sim_node.node.topics.get(topic_id)
             partition = found[index] if found is not None and index < len(found) else None
+            if partition is not None and partition.config.commits_in_store and not partition.is_leader:
+                continue
             if partition is not None and partition.log.failure is None:
                 truth = self._truth_of(topic_id, partition)
                 held: set[int] | None = None

@@ -77,7 +77,8 @@ class Truth:
         # A request or a coordinator moved it: a crash may come before that is written down.
         if start < before and not (self.may_lose or is_asked_for):
             return f"begins at {start}, and began at {before} before"
-        is_news, self.start = start > self.start, max(self.start, start)
+        # What other replicas have deleted by right does not count again.
+        is_news, before, self.start = start > self.start, max(before, self.start), max(self.start, start)
         if is_news and self.may_lose and partition.tier is not None and _keeps_all(partition.config):
             return f"begins at {start}, and an unclean election takes nothing away at the start"
         # What one replica has deleted by right, the others may delete as well.

@@ -33,9 +33,12 @@ from strandline.tiers.records import (
 from strandline.tiers.segment_states import SegmentState
 from strandline.tiers.store.promises import MARKER_KEY, PROBE_FOLDER
 from strandline.tiers.tier_checkpoint import checkpoint_prefix
+from strandline.tiers.wal.events import COMMIT_TOPIC
+from strandline.tiers.wal.wal_objects import wal_prefix
 
 if TYPE_CHECKING:
     from tests.simulator.truth.invariants import Invariants
+    from tests.simulator.truth.object_truth import ObjectTruth
     from tests.simulator.truth.partition_truth import Truth
     from tests.simulator.world.cluster import SimCluster
 
@@ -60,12 +63,16 @@ class TierTruth:
         """Copies that were begun and deleted."""
         invariants.on_committed[METADATA_TOPIC] = self._learn
         invariants.on_start = self.look_at_local_start
-        self._bucket.on_deleted = self._on_deleted
+        self._bucket.on_deleted.append(self._on_deleted)
+        self.objects: ObjectTruth | None = None
+        """The truth of object topics, which have segments, too."""
 
     def watch(self) -> None:
         """Check all replicas from time to time, because segments also go from the store."""
         self._cluster.loop.call_in(LOOK_EVERY_S, self.watch)
         self._look_at_all()
+        if self.objects is not None:
+            self.objects.check_all()
 
     def _fail(self, words: str) -> NoReturn:
         raise Violation(f"{words} (at {self._cluster.loop.now:.6f} s)")
@@ -129,7 +136,10 @@ class TierTruth:
 
     def look_at_local_start(self, node_id: int, truth: Truth, partition: Partition) -> None:
         """Check that the store has what this replica does not hold any more."""
-        if partition.tier is None:
+        if self.objects is not None and partition.topic == COMMIT_TOPIC:
+            self.objects.look_at_start(node_id, partition)
+        if partition.tier is None or partition.config.commits_in_store:
+            # What a leader of an object topic holds does not count: `ObjectTruth.check_coverage` looks elsewhere.
             return
         start, local = max(partition.log_start_offset, truth.start), partition.log.log_start_offset
         if local <= start:
@@ -162,12 +172,14 @@ class TierTruth:
         readable, objects = self.readable, self._bucket.objects
         found = [f"{readable[key]} lacks {key}" for key in readable if key not in objects]
         found += [f"orphan {key}" for key in objects if key not in readable and not self._may_stay(key)]
+        found += [] if self.objects is None else self.objects.left()
         for sim_node in self._cluster.up():
             assert sim_node.node is not None
             tiering = sim_node.node.late.tiering.loaded
             if tiering is not None:
                 leading = [each for each in tiering.tiers.values() if each.partition.is_leader]
                 found += [f"{each.place} has not read its metadata" for each in leading if not each.is_caught_up]
+                found += [f"{each.place}: its tasks fail" for each in leading if each.failures]
                 lag = tiering.copy_lag()[0]
                 found += [f"{sim_node.name} has {lag} segments to copy"] if lag else []
         self._left = now, found
@@ -175,5 +187,9 @@ class TierTruth:
 
     def _may_stay(self, key: str) -> bool:
         # What a writer that was gone has left is found by `storage check` alone. Probes and checkpoints are few.
-        is_few = key.startswith((f"{PROBE_FOLDER}/", f"{checkpoint_prefix(self._cluster.cluster_id)}/"))
+        cluster_id = self._cluster.cluster_id
+        is_few = key.startswith((f"{PROBE_FOLDER}/", f"{checkpoint_prefix(cluster_id)}/", f"{cluster_id}/commits/"))
+        if key.startswith(f"{wal_prefix(cluster_id)}/"):
+            # The sweeper finds what any writer has left.
+            return self.objects is not None and self.objects.is_needed(key)
         return key == MARKER_KEY or is_few or key in self._bucket.late

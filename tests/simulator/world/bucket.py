@@ -47,7 +47,7 @@ class SimBucket(MemoryStore):
         """Requests that took effect, by kind."""
         self.late: set[str] = set()
         """Objects whose writer did not wait any more, or was dead, when the bucket wrote them."""
-        self.on_deleted: Callable[[Sequence[str]], object] = lambda keys: None
+        self.on_deleted: list[Callable[[Sequence[str]], object]] = []
         """Called before objects go that are there."""
 
     def opener(self, node: SimNode, life: int) -> Callable[[str, Mapping[str, str], Runtime], FaultyStore]:
@@ -62,8 +62,8 @@ class SimBucket(MemoryStore):
 
     async def delete(self, keys: Sequence[str], *, deadline_s: float) -> None:
         there = [key for key in keys if key in self.objects]
-        if there:
-            self.on_deleted(there)
+        for each in self.on_deleted if there else ():
+            each(there)
         await super().delete(keys, deadline_s=deadline_s)
 
 
