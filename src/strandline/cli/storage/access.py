@@ -28,6 +28,7 @@ from strandline.tiers.store.object_store import GuardedStore, ObjectStore, Store
 
 if TYPE_CHECKING:
     from strandline.runtime.runtime import LoopRuntime
+    from strandline.tiers.store.interface import StoredObject
 
 T = TypeVar("T")
 
@@ -119,6 +120,16 @@ def cluster_id_of(client: ClusterClient) -> str:
     return client.retried("read the id of the cluster", attempt)
 
 
+async def listed_objects(store: ObjectStore, prefix: str) -> dict[str, StoredObject]:
+    """Return the objects below a prefix by their keys."""
+    found: dict[str, StoredObject] = {}
+    with Progress("listing objects", total=None, unit="objects") as progress:
+        async for each in store.list(prefix):
+            found[each.key] = each
+            progress.reached(len(found))
+    return found
+
+
 def topics_by_id(client: ClusterClient) -> dict[UUID, str]:
     return {topic.topic_id: name for name, topic in client.topics(None).items()}
 
@@ -174,6 +185,11 @@ def _event_of(value: bytes | None) -> MetadataEvent | None:
 
 def write_events(cluster: Cluster, events: list[tuple[int, MetadataEvent]]) -> None:
     """Write records to partitions of the topic, in their order. Raise CommandFailed unless all are committed."""
+    write_records(cluster, METADATA_TOPIC, [(place, encode_event(event)) for place, event in events])
+
+
+def write_records(cluster: Cluster, topic: str, records: list[tuple[int, bytes]]) -> None:
+    """Write values to partitions of a topic, in their order. Raise CommandFailed unless all are committed."""
     producer = cluster.producer(acks="all", enable_idempotence=True, message_timeout_ms=int(cluster.timeout_s * 1000))
     failures: list[str] = []
 
@@ -181,20 +197,18 @@ def write_events(cluster: Cluster, events: list[tuple[int, MetadataEvent]]) -> N
         if error is not None:
             failures.append(error.str())
 
-    with cluster.errors(f"cannot write to {METADATA_TOPIC}"):
-        for place, event in events:
+    with cluster.errors(f"cannot write to {topic}"):
+        for place, value in records:
             while True:
                 try:
-                    producer.produce(
-                        METADATA_TOPIC, value=encode_event(event), partition=place, on_delivery=on_delivery
-                    )
+                    producer.produce(topic, value=value, partition=place, on_delivery=on_delivery)
                     break
                 except BufferError:
                     producer.poll(0.1)
         left = producer.flush(cluster.timeout_s + 1)
     if failures or left:
         raise CommandFailed(
-            f"{METADATA_TOPIC} took {len(events) - len(failures) - left} of {len(events)} records: "
+            f"{topic} took {len(records) - len(failures) - left} of {len(records)} records: "
             f"{failures[0] if failures else 'timed out'}",
             hint="this needs the right to write to it; the same command may be run again",
         )

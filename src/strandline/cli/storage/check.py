@@ -24,12 +24,14 @@ from strandline.cli.storage.access import (
     StoreUrl,
     check_owner,
     cluster_id_of,
+    listed_objects,
     read_metadata,
     store_address,
     topics_by_id,
     with_store,
 )
 from strandline.cli.storage.deep_reading import damage_of
+from strandline.cli.storage.object_check import ObjectCheck, repair_objects
 from strandline.cli.storage.repair import repair
 from strandline.tiers.metadata_fold import MetadataFold
 from strandline.tiers.objects import key_of
@@ -43,6 +45,7 @@ from strandline.tiers.store_check import (
     segments_to_read,
     still_true,
 )
+from strandline.tiers.wal.commit_check import CommitFinding
 
 if TYPE_CHECKING:
     from strandline.client.cluster_client import ClusterClient
@@ -71,7 +74,7 @@ def check(
     timeout: Timeout = TIMEOUT_S_DEFAULT,
     properties: ClientProperties = None,
 ) -> None:
-    """Compare the metadata of tiered topics with the objects in the store, and say what a repair would do.
+    """Compare the metadata of tiered and object topics with the objects in the store, and say what a repair would do.
 
     Reads only, unless --repair is said. The exit code is 5 if something is wrong and was not repaired.
     """
@@ -85,9 +88,7 @@ def check(
         repairable = [each for each in findings if each.can_repair]
         if repair_ and repairable:
             confirm(output, _plan(repairable), yes=yes, question="Repair?", undone="nothing was repaired")
-            done = with_store(
-                address, lambda opened, runtime: repair(cluster, client, opened, repairable, checking.cluster_id)
-            )
+            done = with_store(address, lambda opened, _: _repair(checking, opened, repairable))
             output.talk(f"repaired {count(done, 'finding')}")
             findings = [each for each in findings if not each.can_repair]
     output.flush()
@@ -115,17 +116,19 @@ class _Checking:
     segments: int = 0
     size_bytes: int = 0
     objects: int = 0
+    unmerged_bytes: int = 0
+    """Of object topics, in objects that no segment replaces yet."""
 
     async def run(self, store: ObjectStore, runtime: LoopRuntime) -> list[StoreFinding]:
         cluster_id = self.cluster_id = cluster_id_of(self.client)
         await check_owner(store, runtime, cluster_id)
         now_ms = await _store_now_ms(store) if self.is_repair else time.time_ns() // 1_000_000
-        listed = await _listed(store, f"{cluster_id}/seg")
+        listed = await listed_objects(store, f"{cluster_id}/seg")
         self.objects = len(listed)
         metadata = read_metadata(self.client, cluster_id)
         fold = metadata.fold
         for other in _other_clusters(fold) - {cluster_id}:
-            listed |= await _listed(store, f"{other}/seg")
+            listed |= await listed_objects(store, f"{other}/seg")
         checked = CheckedStore(
             fold,
             cluster_id,
@@ -147,6 +150,10 @@ class _Checking:
             known_bad = {each.segment.id for each in found if each.segment is not None}
             sound = [(place, segment) for place, segment in readable if segment.id not in known_bad]
             found += await self._read(store, sound, checked)
+        of_objects = ObjectCheck(self.client, store, cluster_id, now_ms, self.grace_s * 1000)
+        found += await of_objects.run(deep=self.deep)
+        self.objects += of_objects.objects
+        self.unmerged_bytes = of_objects.size_bytes
         return found
 
     async def _read(self, store: ObjectStore, readable: list[Any], checked: CheckedStore) -> list[StoreFinding]:
@@ -174,15 +181,6 @@ class _Checking:
 def _other_clusters(fold: MetadataFold) -> set[str]:
     segments = (segment for state in fold.states.values() for segment in state.by_id.values())
     return {segment.source.cluster_id for segment in segments if segment.source is not None}
-
-
-async def _listed(store: ObjectStore, prefix: str) -> dict[str, StoredObject]:
-    found: dict[str, StoredObject] = {}
-    with Progress("listing objects", total=None, unit="objects") as progress:
-        async for each in store.list(prefix):
-            found[each.key] = each
-            progress.reached(len(found))
-    return found
 
 
 async def _seen_again(store: ObjectStore, findings: list[StoreFinding]) -> dict[str, StoredObject]:
@@ -213,6 +211,14 @@ async def _store_now_ms(store: ObjectStore) -> int:
     return store_ms
 
 
+async def _repair(checking: _Checking, store: ObjectStore, findings: list[StoreFinding]) -> int:
+    cluster, client, cluster_id = checking.cluster, checking.client, checking.cluster_id
+    of_commits = [each for each in findings if isinstance(each, CommitFinding)]
+    others = [each for each in findings if not isinstance(each, CommitFinding)]
+    done = await repair(cluster, client, store, others, cluster_id) if others else 0
+    return done + (await repair_objects(cluster, client, store, of_commits, cluster_id) if of_commits else 0)
+
+
 def _plan(findings: list[StoreFinding]) -> list[str]:
     return [f"{each.repair}: {each.text}" for each in findings]
 
@@ -220,22 +226,39 @@ def _plan(findings: list[StoreFinding]) -> list[str]:
 def _show(output: Output, checking: _Checking, findings: list[StoreFinding]) -> None:
     for each in findings:
         if output.as_json:
-            segment, place = each.segment, each.place
-            output.json_line(
-                {
-                    "problem": str(each.problem),
-                    "topic": None if place is None else place.topic,
-                    "topic_id": None if place is None else str(place.topic_id),
-                    "partition": None if place is None else place.partition,
-                    "from": None if segment is None else segment.start_offset,
-                    "to": None if segment is None else segment.end_offset + 1,
-                    "objects": list(each.keys),
-                    "what": each.text,
-                    "repair": each.repair,
-                    "can_repair": each.can_repair,
-                }
-            )
+            output.json_line(_row(each))
         else:
             output.hanging(f"{each.problem}: ", "    ", f"{each.text}; repair: {each.repair}")
-    seen = f"{count(checking.segments, 'segment')} ({size(checking.size_bytes)}), {count(checking.objects, 'object')}"
+    if checking.unmerged_bytes:
+        unmerged = f" and {size(checking.unmerged_bytes)} of object topics that are not merged yet"
+    else:
+        unmerged = ""
+    segments = f"{count(checking.segments, 'segment')} ({size(checking.size_bytes)})"
+    seen = f"{segments}{unmerged}, {count(checking.objects, 'object')}"
     output.talk(f"checked {seen} in {checking.address.url}{': all is well' if not findings else ''}")
+
+
+def _row(finding: StoreFinding) -> dict[str, object]:
+    ranges = finding.ranges if isinstance(finding, CommitFinding) else ()
+    segment, place = finding.segment, finding.place
+    row: dict[str, object] = {
+        "problem": str(finding.problem),
+        "topic": None if place is None else place.topic,
+        "topic_id": None if place is None else str(place.topic_id),
+        "partition": None if place is None else place.partition,
+        "from": None if segment is None else segment.start_offset,
+        "to": None if segment is None else segment.end_offset + 1,
+        "ranges": [
+            {"topic": each.topic, "partition": each.partition, "from": each.start_offset, "to": each.end_offset}
+            for each in ranges
+        ],
+        "objects": list(finding.keys),
+        "what": finding.text,
+        "repair": finding.repair,
+        "can_repair": finding.can_repair,
+    }
+    if len(ranges) == 1:
+        (one,) = ranges
+        row |= {"topic": one.topic, "topic_id": str(one.topic_id), "partition": one.partition}
+        row |= {"from": one.start_offset, "to": one.end_offset}
+    return row

@@ -52,6 +52,14 @@ def head_size(ranges: int) -> int:
     return _HEAD.size + ranges * _RANGE.size
 
 
+HEAD_BYTES_MIN: Final = _HEAD.size
+
+
+def head_length(data: bytes) -> int:
+    """Return how long the head of an object is that begins with these `HEAD_BYTES_MIN` bytes, if it has one."""
+    return head_size(0) + int(_HEAD.unpack_from(data)[3])
+
+
 def pack_head(ranges: Sequence[RangeCommit]) -> bytes:
     rows = b"".join(
         _RANGE.pack(
