@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from tests.tiers.objects.commit_log import PLACE_A, TOPIC_A, claim, commit, object_id, piece
@@ -12,11 +13,13 @@ from tests.unit.log.manual_runtime import ManualRuntime
 from strandline.broker.tiering.objects.object_sweeper import GONE_S, ObjectSweeper
 from strandline.tiers.store.memory_store import MemoryStore
 from strandline.tiers.store.waiting import start
+from strandline.tiers.wal.checkpoint import checkpoint_key
 from strandline.tiers.wal.commit_fold import CommitFold
 from strandline.tiers.wal.events import RELEASED, CommitEvent, ObjectId, OffsetsMoved
 from strandline.tiers.wal.wal_objects import wal_key
 
 CLUSTER = "cluster"
+LOG_ID = UUID(int=70)
 TICK_S, WATCH_S, DELAY_S = 1.0, 100.0, 10.0
 
 
@@ -29,6 +32,9 @@ class Commits:
         self.fold = CommitFold()
         self.written: list[CommitEvent] = []
         self.is_away = False
+
+    def topic(self) -> SimpleNamespace:
+        return SimpleNamespace(id=LOG_ID)
 
     async def read_to_end(self, place: int) -> bool:
         return not self.is_away
@@ -46,6 +52,7 @@ class World:
         config = SimpleNamespace(
             remote_log_manager_task_interval_ms=TICK_S * 1000,
             strandline_object_orphan_ms=WATCH_S * 1000,
+            strandline_remote_store_read_only=False,
             topic_defaults=SimpleNamespace(file_delete_delay_ms=DELAY_S * 1000),
         )
         image = SimpleNamespace(topic_by_id=self.topics.get)
@@ -102,6 +109,19 @@ def test_an_object_that_is_collected_is_condemned_first(world: World) -> None:
     late = commit(object_id(1), piece(PLACE_A, 0, 5))
     assert world.commits.fold.apply(late) == (False,), "it names an object that is gone"
     assert world.runtime.monotonic() >= began + WATCH_S
+
+
+def test_objects_of_a_lost_cluster_are_no_orphans_before_it_is_restored(world: World) -> None:
+    """A new cluster of the old id has a commit log of its own, which names none of them."""
+    lost = UUID(int=71)
+    start(world.runtime, world.store.put(checkpoint_key(CLUSTER, lost, 5), b"of the lost one", deadline_s=1.0))
+    start(world.runtime, world.store.put(checkpoint_key(CLUSTER, LOG_ID, 9), b"of this one", deadline_s=1.0))
+    world.put(object_id(1))
+    world.wait(WATCH_S * 3)
+    assert world.has(object_id(1))
+    world.commits.fold.restored_logs.add(lost)
+    world.wait(WATCH_S * 3)
+    assert not world.has(object_id(1))
 
 
 def test_a_dead_object_stays_as_long_as_a_reader_may_need_it(world: World) -> None:

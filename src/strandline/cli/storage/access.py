@@ -35,6 +35,7 @@ T = TypeVar("T")
 STORE_URL: Final = "strandline.remote.store.url"
 _OPTIONS: Final = "strandline.remote.store.options"
 _READ_BYTES: Final = 4 << 20
+_RECORD_BYTES: Final = 1_000_000
 
 StoreUrl = Annotated[
     str | None,
@@ -188,9 +189,14 @@ def write_events(cluster: Cluster, events: list[tuple[int, MetadataEvent]]) -> N
     write_records(cluster, METADATA_TOPIC, [(place, encode_event(event)) for place, event in events])
 
 
-def write_records(cluster: Cluster, topic: str, records: list[tuple[int, bytes]]) -> None:
+def write_records(
+    cluster: Cluster, topic: str, records: list[tuple[int, bytes]], *, size_bytes_max: int = _RECORD_BYTES
+) -> None:
     """Write values to partitions of a topic, in their order. Raise CommandFailed unless all are committed."""
-    producer = cluster.producer(acks="all", enable_idempotence=True, message_timeout_ms=int(cluster.timeout_s * 1000))
+    limit_ms = int(cluster.timeout_s * 1000)
+    producer = cluster.producer(
+        acks="all", enable_idempotence=True, message_timeout_ms=limit_ms, message_max_bytes=size_bytes_max
+    )
     failures: list[str] = []
 
     def on_delivery(error: Any, _: object) -> None:

@@ -14,7 +14,7 @@ from strandline.codec.columns import Record, records_of
 from strandline.errors import CorruptLog, MalformedMessage
 from strandline.ids import TopicPartition
 from strandline.tiers.store.failures import ObjectDamaged, ObjectMissing
-from strandline.tiers.wal.checkpoint import checkpoint_key, read_checkpoint
+from strandline.tiers.wal.checkpoint import apply_event, checkpoint_key, read_checkpoint
 from strandline.tiers.wal.commit_fold import CommitFold
 from strandline.tiers.wal.events import (
     COMMIT_TOPIC,
@@ -55,22 +55,18 @@ class CommitHistory:
         self.touched_ms.update(dict.fromkeys(self.fold.topic_ids(), now_ms))
 
     def take(self, record: Record) -> None:
-        event = _event_of(record.value)
-        if event is None:
+        try:
+            event = None if record.value is None else decode_event(record.value)
+            if event is None:
+                return
+            apply_event(self.fold, event)
+        except MalformedMessage:
+            # Nodes pass it over, too, and say so in their logs.
             return
-        self.fold.apply(event)
         for topic_id in _topics_in(event):
             self.touched_ms[topic_id] = record.timestamp_ms
         for each in self.fold.dead:
             self.dead_ms.setdefault(each, record.timestamp_ms)
-
-
-def _event_of(value: bytes | None) -> CommitEvent | None:
-    try:
-        return None if value is None else decode_event(value)
-    except MalformedMessage:
-        # Nodes pass it over, too, and say so in their logs.
-        return None
 
 
 def _topics_in(event: CommitEvent) -> Iterable[UUID]:

@@ -3,8 +3,9 @@
 The new cluster runs, has no topics of those names, and is set to the same store. With the id of the lost cluster it
 goes on in its place. With another id its nodes have `strandline.remote.store.read.only=true`, and it only reads.
 
-The order is: the records of the segments, then the topics, then the list of checkpoints that do not count any more. A
-topic that was restored already is left as it is, so the command goes on after a kill.
+The order is: the records of the segments, those of the commit log of object topics, then the topics, then the list of
+checkpoints that do not count any more. A topic that was restored already is left as it is, so the command goes on after
+a kill.
 """
 
 from __future__ import annotations
@@ -44,13 +45,21 @@ from strandline.cli.storage.access import (
     with_store,
     write_events,
 )
+from strandline.cli.storage.object_restore import ObjectRestore
 from strandline.cli.topic.create import wait_usable
 from strandline.config import remote_origin
 from strandline.config.remote_origin import RemoteOrigin
 from strandline.errors import CorruptLog
 from strandline.lag.verdict import span
+from strandline.tiers.metadata_fold import Key
 from strandline.tiers.objects import key_of, unpack_parts
-from strandline.tiers.records import METADATA_TOPIC, MetadataEvent, SharedObjects, metadata_partition
+from strandline.tiers.records import (
+    METADATA_TOPIC,
+    MetadataEvent,
+    SharedObjects,
+    TieredPartition,
+    metadata_partition,
+)
 from strandline.tiers.restoring import RestoredPartition, damages_of, lineage_of, restore_events, restored
 from strandline.tiers.store.failures import ObjectDamaged, ObjectMissing
 from strandline.tiers.store.promises import claim
@@ -65,6 +74,8 @@ from strandline.tiers.tier_checkpoint import (
     encode_superseded,
     newest_of,
 )
+from strandline.tiers.wal.events import COMMIT_TOPIC, commit_topic_settings
+from strandline.tiers.wal.log_restore import state_of
 
 if TYPE_CHECKING:
     from strandline.client.cluster_client import ClusterClient
@@ -77,6 +88,9 @@ ALIVE_MS_MIN: Final = 10_000
 SUPERSEDED: Final = "superseded"
 READ_ONLY: Final = "strandline.remote.store.read.only"
 _TIERED: Final = "remote.storage.enable"
+_STORAGE: Final = "strandline.storage"
+_OBJECT_ACK: Final = "strandline.object.ack"
+_COMMITS_REPLICAS: Final = "strandline.object.commits.replication.factor"
 _NOT_KEPT: Final = (remote_origin.SETTING, "strandline.remote.recall", "remote.log.delete.on.disable")
 _METADATA_PARTITIONS: Final = "rlmm.config.remote.log.metadata.topic.num.partitions"
 _METADATA_REPLICAS: Final = "rlmm.config.remote.log.metadata.topic.replication.factor"
@@ -102,7 +116,7 @@ def restore(
     """Build a cluster from the object store of a lost one, up to its last checkpoints.
 
     Says for each partition what may be missing: up to where the store has it, and how far it was known to go. Tiered
-    topics come back with their offsets; others are created empty.
+    and object topics come back with their offsets; others are created empty.
     """
     cluster = connect(bootstrap, properties, timeout)
     admin, output = cluster.admin(), Output(as_json=as_json)
@@ -139,6 +153,8 @@ class _Restoring:
     checkpoints: dict[str, TierCheckpoint] = field(default_factory=dict)
     topics: list[TopicDefinition] = field(default_factory=list)
     partitions: dict[str, list[RestoredPartition]] = field(default_factory=dict)
+    objects: ObjectRestore | None = None
+    """What there is of object topics; None if there are none."""
 
     @property
     def is_read_only(self) -> bool:
@@ -162,13 +178,28 @@ class _Restoring:
             )
         self.topics = [topic for topic in topics if not self.chosen or topic.name in self.chosen]
         listed = {each.key: each async for each in store.list(f"{self.owner}/seg")}
-        wanted = {topic.id for topic in self.topics if topic.configs.get(_TIERED) == "true"}
+        wanted = {topic.id for topic in self.topics if _is_tiered(topic) and not _is_object(topic)}
         with Progress("reading segments", total=len(states) or None, unit="partitions") as progress:
             for state in states:
                 if state.place.topic_id in wanted:
                     found = await self._restored(store, state, listed)
                     self.partitions.setdefault(state.place.topic, []).append(found)
                 progress.advance(1)
+        if any(_is_object(topic) for topic in self.topics):
+            await self._find_objects(store, {state.place.key: state for state in states}, listed)
+
+    async def _find_objects(
+        self, store: ObjectStore, states: dict[Key, PartitionCheckpoint], listed: dict[str, StoredObject]
+    ) -> None:
+        objects = self.objects = ObjectRestore(self.owner, self.output.talk)
+        await objects.find(store)
+        for topic in filter(_is_object, self.topics):
+            for index in range(topic.partitions):
+                place = TieredPartition(topic.id, index, topic.name)
+                state, known = states.get(place.key), objects.known(place.key)
+                if state is not None or known is not None:
+                    found = await self._restored(store, state_of(place, state, known), listed)
+                    self.partitions.setdefault(topic.name, []).append(objects.add(found))
 
     def _check_mode(self) -> None:
         entries = read_entries(self.cluster, self.admin, any_broker(self.cluster, self.admin)) or {}
@@ -181,7 +212,10 @@ class _Restoring:
             )
 
     async def _read_checkpoints(self, store: ObjectStore) -> None:
-        """Take the newest sound checkpoint of each node, but those that an earlier restore has used up."""
+        """Take the sound checkpoints of each node, but those that an earlier restore has used up.
+
+        Also the one before the newest: it has partitions of which another node has just become the leader.
+        """
         prefix, superseded = checkpoint_prefix(self.owner), set[str]()
         by_node: dict[str, list[str]] = {}
         async for each in store.list(prefix):
@@ -192,7 +226,6 @@ class _Restoring:
             for key in sorted(set(keys) - superseded, reverse=True):
                 try:
                     self.checkpoints[key] = decode_checkpoint(await store.read_whole(key, deadline_s=READ_S))
-                    break
                 except (CorruptLog, ObjectMissing) as error:
                     self.output.talk(f"{key} is passed over: {error}")
         if not self.checkpoints:
@@ -240,7 +273,7 @@ class _Restoring:
     def plan(self) -> list[str]:
         existing = self._existing()
         for topic in self.topics:
-            if topic.name in existing and existing[topic.name].topic_id != topic.id and self._is_tiered(topic):
+            if topic.name in existing and existing[topic.name].topic_id != topic.id and _is_tiered(topic):
                 raise CommandFailed(
                     f"this cluster has a topic {topic.name!r} of its own, so nothing was restored",
                     hint="restore into a new cluster, or name the topics to restore",
@@ -250,20 +283,25 @@ class _Restoring:
             f"the last checkpoint is {span(max(0, self.now_ms - newest) / 1000)} old"
             f"{'; the store is read-only here' if self.is_read_only else ''}"
         ]
+        lines += [] if self.objects is None else self.objects.plan(self.now_ms)
         for topic in self.topics:
-            if not self._is_tiered(topic):
+            if not _is_tiered(topic):
                 lines.append(f"{topic.name}: was not tiered, is created empty")
         for each in self._all():
-            lines.append(_words(each))
+            lines.append(self._words(each))
             lines += [f"{each.state.place}: {damage}" for damage in each.damages]
         return lines
-
-    def _is_tiered(self, topic: TopicDefinition) -> bool:
-        return topic.configs.get(_TIERED) == "true"
 
     def _all(self) -> Iterable[RestoredPartition]:
         for name in sorted(self.partitions):
             yield from sorted(self.partitions[name], key=lambda each: each.state.place.partition)
+
+    def _words(self, each: RestoredPartition) -> str:
+        start, end, known = each.origin.start_offset, each.origin.end_offset, each.state.end_offset
+        is_object = self.objects is not None and each.state.place.key in self.objects.restored
+        why = "came after the checkpoint of the commit log" if is_object else "were on the lost disks only"
+        lost = f"; {count(each.missing, 'offset')} up to {known:,} {why}" if each.missing > 0 else ""
+        return f"{each.state.place}: offsets {start:,} to {end:,} of {count(len(each.segments), 'segment')}{lost}"
 
     def report(self, *, dry_run: bool) -> None:
         for each in self._all():
@@ -281,14 +319,14 @@ class _Restoring:
                     }
                 )
             elif not dry_run:
-                self.output.line(_words(each))
+                self.output.line(self._words(each))
 
     # Writing
 
     def write(self) -> None:
         existing = self._existing()
         new = [topic for topic in self.topics if topic.name not in existing]
-        tiered = [topic for topic in new if self._is_tiered(topic)]
+        tiered = [topic for topic in new if _is_tiered(topic)]
         if tiered:
             place_count = self._metadata_partitions()
             events: list[tuple[int, MetadataEvent]] = []
@@ -301,6 +339,8 @@ class _Restoring:
                     events += [(where, event) for event in changes]
             write_events(self.cluster, events)
             self._check_recorded(tiered)
+        if any(_is_object(topic) for topic in new):
+            self._write_commits([topic for topic in new if _is_object(topic)])
         for topic in new:
             self._create(topic)
         wait_usable(self.cluster, self.admin, [topic.name for topic in new])
@@ -324,6 +364,21 @@ class _Restoring:
         wait_usable(self.cluster, self.admin, [METADATA_TOPIC])
         return partitions
 
+    def _write_commits(self, topics: list[TopicDefinition]) -> None:
+        objects = self.objects
+        assert objects is not None
+        if self.client.topic(COMMIT_TOPIC) is None:
+            entries = read_entries(self.cluster, self.admin, any_broker(self.cluster, self.admin)) or {}
+            factor = min(int(value_of(entries, _COMMITS_REPLICAS) or 3), max(1, self.client.broker_count))
+            self._create_topic(COMMIT_TOPIC, 1, factor, commit_topic_settings(factor))
+            wait_usable(self.cluster, self.admin, [COMMIT_TOPIC])
+        ids = [topic.id for topic in topics]
+
+        async def write(store: ObjectStore, _: LoopRuntime) -> None:
+            await objects.write(self.cluster, self.client, store, ids, self.cluster_id, is_complete=not self.chosen)
+
+        with_store(self.address, write)
+
     def _check_recorded(self, tiered: list[TopicDefinition]) -> None:
         fold = read_metadata(self.client, self.cluster_id).fold
         for topic in tiered:
@@ -338,7 +393,7 @@ class _Restoring:
 
     def _create(self, topic: TopicDefinition) -> None:
         settings = {name: value for name, value in topic.configs.items() if name not in _NOT_KEPT}
-        if self._is_tiered(topic):
+        if _is_tiered(topic):
             by_index = {each.state.place.partition: each for each in self.partitions.get(topic.name, [])}
             nothing = remote_origin.PartitionOrigin(0, 0)
             origins = [by_index[at].origin if at in by_index else nothing for at in range(topic.partitions)]
@@ -366,7 +421,11 @@ class _Restoring:
         await store.create(key, encode_superseded(self.checkpoints, nonce), nonce=nonce, deadline_s=READ_S)
 
 
-def _words(each: RestoredPartition) -> str:
-    start, end, known = each.origin.start_offset, each.origin.end_offset, each.state.end_offset
-    lost = f"; {count(each.missing, 'offset')} up to {known:,} were on the lost disks only" if each.missing > 0 else ""
-    return f"{each.state.place}: offsets {start:,} to {end:,} of {count(len(each.segments), 'segment')}{lost}"
+def _is_tiered(topic: TopicDefinition) -> bool:
+    """Return whether the store has segments of a topic."""
+    return topic.configs.get(_TIERED) == "true" or topic.configs.get(_STORAGE) == "object"
+
+
+def _is_object(topic: TopicDefinition) -> bool:
+    """Return whether the commit log says what the store has of a topic. With `ack=wal` it is a tiered one."""
+    return topic.configs.get(_STORAGE) == "object" and topic.configs.get(_OBJECT_ACK, "object") == "object"

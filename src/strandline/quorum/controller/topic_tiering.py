@@ -53,11 +53,11 @@ def check_tiering_of(name: str, asked: TopicConfig, *, image: ClusterImage, conf
 def _check_origin(name: str, asked: TopicConfig, stored: Mapping[str, str], image: ClusterImage) -> None:
     origin = asked.strandline_remote_origin
     if name in image.topics and origin != stored.get(remote_origin.SETTING, ""):
-        if origin or asked.remote_storage_enable:
+        if origin or asked.is_tiered:
             raise InvalidConfig(
                 f"{remote_origin.SETTING} of {name} cannot be changed, because it says where its logs begin."
             )
-    elif origin and not asked.remote_storage_enable:
+    elif origin and not asked.is_tiered:
         # A new replica would begin behind records that no store has any more.
         raise InvalidConfig(
             f"{name} begins with records of another topic in the object store. Make it local with `strandline topic "

@@ -2,11 +2,12 @@
 
     <cluster id>/commits/<topic id of the commit log>/<offset, 20 digits>
 
-        magic "SLCP" | version uint16 = 1 | 0 uint16 | CRC-32C of all that follows uint32
+        magic "SLCP" | version uint16 = 2 | 0 uint16 | CRC-32C of all that follows uint32
         offset int64 | floors | objects | dead objects | number of partitions uint32, then each partition
+        | base of broker epochs int64 | topic ids of restored logs | length of the owner's id uint32, then this
 
 A list begins with its length (uint32). A partition is its fixed fields, its leader epochs, its ranges with the aborted
-transactions of each, and its producers as the snapshot file of a log has them.
+transactions of each, and its producers as the snapshot file of a log has them. Version 1 ends behind the partitions.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from uuid import UUID
 from crc32c import crc32c
 
 from strandline.codec.producer_snapshot import decode_snapshot
-from strandline.errors import CorruptLog
+from strandline.errors import CorruptLog, MalformedMessage
 from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.tiers.wal.commit_fold import CommitFold, CommittedPartition, LiveObject, WalRange
-from strandline.tiers.wal.events import Key, ObjectId
+from strandline.tiers.wal.events import CommitEvent, Key, ObjectId, PartitionsRestored
 from strandline.tiers.wal.producer_notes import KnownProducers
 
 MAGIC: Final = b"SLCP"
-VERSION: Final = 1
+VERSION: Final = 2
+_WITHOUT_ORIGIN: Final = 1
 _HEAD: Final = struct.Struct(">4sHHI")
 _OFFSET: Final = struct.Struct(">q")
 _COUNT: Final = struct.Struct(">I")
@@ -37,10 +39,16 @@ _PARTITION: Final = struct.Struct(">16siqqiqq")
 _EPOCH: Final = struct.Struct(">iq")
 _RANGE: Final = struct.Struct(">qqiqqQQIqI")
 _ABORTED: Final = struct.Struct(">qqqq")
+_BASE: Final = struct.Struct(">q")
+_LOG: Final = struct.Struct(">16s")
+
+
+def commits_prefix(cluster_id: str) -> str:
+    return f"{cluster_id}/commits"
 
 
 def checkpoint_prefix(cluster_id: str, topic_id: UUID) -> str:
-    return f"{cluster_id}/commits/{topic_id}"
+    return f"{commits_prefix(cluster_id)}/{topic_id}"
 
 
 def checkpoint_key(cluster_id: str, topic_id: UUID, offset: int) -> str:
@@ -59,6 +67,12 @@ def encode_checkpoint(fold: CommitFold, offset: int) -> Generator[None, None, by
     for key, known in fold.partitions.items():
         parts.append(_partition(key, known))
         yield
+    owner = fold.owner.encode()
+    parts += [
+        _BASE.pack(fold.broker_epoch_base),
+        _many(_LOG, ((each.bytes,) for each in sorted(fold.restored_logs, key=lambda each: each.int))),
+        _COUNT.pack(len(owner)) + owner,
+    ]
     body = b"".join(parts)
     return _HEAD.pack(MAGIC, VERSION, 0, crc32c(body)) + body
 
@@ -100,7 +114,8 @@ def decode_checkpoint(data: bytes, offset: int) -> Generator[None, None, CommitF
     if len(data) < _HEAD.size:
         raise CorruptLog(f"a checkpoint of {len(data)} bytes")
     magic, version, zero, crc = _HEAD.unpack_from(data)
-    if magic != MAGIC or version != VERSION or zero or crc32c(memoryview(data)[_HEAD.size :]) != crc:
+    is_known = magic == MAGIC and version in (_WITHOUT_ORIGIN, VERSION) and not zero
+    if not is_known or crc32c(memoryview(data)[_HEAD.size :]) != crc:
         raise CorruptLog("a checkpoint of the commit log is not what was written")
     reader = _Reader(data, _HEAD.size)
     (found,) = reader.one(_OFFSET)
@@ -117,6 +132,11 @@ def decode_checkpoint(data: bytes, offset: int) -> Generator[None, None, CommitF
         for each in known.ranges:
             fold.objects[each.object_id].ranges += 1
         yield
+    if version != _WITHOUT_ORIGIN:
+        (fold.broker_epoch_base,) = reader.one(_BASE)
+        fold.restored_logs = {UUID(bytes=each) for (each,) in reader.many(_LOG)}
+        (length,) = reader.one(_COUNT)
+        fold.owner = reader.bytes_of(length).decode()
     return fold
 
 
@@ -129,6 +149,49 @@ def read_checkpoint(data: bytes, offset: int) -> CommitFold:
         except StopIteration as end:
             fold: CommitFold = end.value
             return fold
+
+
+def write_checkpoint(fold: CommitFold, offset: int) -> bytes:
+    """Return what `encode_checkpoint` does, in one go."""
+    steps = encode_checkpoint(fold, offset)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            data: bytes = end.value
+            return data
+
+
+def apply_event(fold: CommitFold, event: CommitEvent) -> tuple[bool, ...]:
+    """Apply the next record of the commit log, of any kind. Raises MalformedMessage for one that is passed over."""
+    if isinstance(event, PartitionsRestored):
+        _restore(fold, event)
+        return ()
+    return fold.apply(event)
+
+
+def _restore(fold: CommitFold, event: PartitionsRestored) -> None:
+    """Take the partitions of a lost cluster. One that is known has gone on since, or was restored before."""
+    try:
+        found = read_checkpoint(event.checkpoint, event.offset)
+    except CorruptLog as error:
+        raise MalformedMessage(f"restored partitions that cannot be read: {error}") from error
+    fold.owner = event.owner
+    fold.broker_epoch_base = max(fold.broker_epoch_base, event.broker_epoch_base)
+    if event.is_complete:
+        fold.restored_logs.add(event.log_id)
+    for broker_id, floor in found.floors.items():
+        fold.floors[broker_id] = max(fold.floors.get(broker_id, floor), floor)
+    for key, known in found.partitions.items():
+        if key in fold.partitions:
+            continue
+        fold.partitions[key] = known
+        for each in known.ranges:
+            live = fold.objects.setdefault(each.object_id, LiveObject(found.objects[each.object_id].size_bytes))
+            live.ranges += 1
+    for object_id in found.dead:
+        if object_id not in fold.objects:
+            fold.dead[object_id] = None
 
 
 class _Reader:

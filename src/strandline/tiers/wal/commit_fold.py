@@ -100,9 +100,18 @@ class CommitFold:
         """By broker: its epoch and number, up to which nothing is accepted any more."""
         self.rejected = 0
         """Ranges that came too late."""
+        self.owner = ""
+        """The cluster whose objects these are; empty if it is this one. Another's are only read."""
+        self.broker_epoch_base = 0
+        """Added to the epochs of processes. A cluster that was restored begins behind those of the lost one."""
+        self.restored_logs: set[UUID] = set()
+        """Commit logs of lost clusters that were restored as a whole."""
 
     def apply(self, event: CommitEvent) -> tuple[bool, ...]:
-        """Apply the next record. Return what was accepted of it, in the order of its partitions."""
+        """Apply the next record. Return what was accepted of it, in the order of its partitions.
+
+        Of `PartitionsRestored` only `checkpoint.apply_event` knows what is in it.
+        """
         match event:
             case ObjectCommitted():
                 return self._commit(event)

@@ -17,6 +17,7 @@ from strandline.errors import MalformedMessage
 
 COMMIT_TOPIC: Final = "__strandline_object_commits"
 VERSION: Final = 1
+RECORD_BYTES_MAX: Final = 32 << 20
 
 Key = tuple[UUID, int]
 """Topic id and partition."""
@@ -123,7 +124,32 @@ class ObjectsDeleted(NamedTuple):
     object_ids: tuple[ObjectId, ...]
 
 
-CommitEvent = LeadersClaimed | ObjectCommitted | OffsetsMoved | TopicsRemoved | ObjectsCondemned | ObjectsDeleted
+class PartitionsRestored(NamedTuple):
+    """Partitions of a lost cluster go on here where a checkpoint of its commit log ends."""
+
+    log_id: UUID
+    """The topic id of the lost commit log."""
+    owner: str
+    """The cluster whose objects these are; empty if this cluster goes on in its place."""
+    broker_epoch_base: int
+    """Added to the epochs of this cluster's processes from here on, so that they are above those of the lost one."""
+    is_complete: bool
+    """Whether the partitions of all topics are restored, so that objects without a commit are orphans."""
+    offset: int
+    """The offset of the checkpoint."""
+    checkpoint: bytes
+    """Some of its partitions, with their objects, as a checkpoint of their own."""
+
+
+CommitEvent = (
+    LeadersClaimed
+    | ObjectCommitted
+    | OffsetsMoved
+    | TopicsRemoved
+    | ObjectsCondemned
+    | ObjectsDeleted
+    | PartitionsRestored
+)
 
 _COUNT: Final = struct.Struct(">I")
 _CLAIM_HEAD: Final = struct.Struct(">iq")
@@ -135,6 +161,19 @@ _NOTE: Final = struct.Struct(">BqhiIIq")
 _MOVED_HEAD: Final = struct.Struct(">B")
 _MOVED: Final = struct.Struct(">16siiq")
 _TOPIC: Final = struct.Struct(">16s")
+_RESTORED: Final = struct.Struct(">16sqBqI")
+
+
+def commit_topic_settings(replication_factor: int) -> dict[str, str]:
+    """Return the settings with which the topic is created."""
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "min.insync.replicas": str(min(replication_factor, 2)),
+        "unclean.leader.election.enable": "false",
+        "max.message.bytes": str(RECORD_BYTES_MAX),
+    }
 
 
 def encode_event(event: CommitEvent) -> bytes:
@@ -253,6 +292,23 @@ def _ids(reader: _Reader) -> tuple[ObjectId, ...]:
     return tuple(ObjectId(*each) for each in reader.many(_ID))
 
 
+def _encode_restored(out: bytearray, event: PartitionsRestored) -> None:
+    owner = event.owner.encode()
+    out += _RESTORED.pack(event.log_id.bytes, event.broker_epoch_base, event.is_complete, event.offset, len(owner))
+    out += owner + event.checkpoint
+
+
+def _decode_restored(reader: _Reader) -> PartitionsRestored:
+    log_id, base, is_complete, offset, length = reader.one(_RESTORED)
+    owner = bytes(reader.data[reader.at : reader.at + length])
+    checkpoint = bytes(reader.data[reader.at + length :])
+    reader.at = len(reader.data)
+    try:
+        return PartitionsRestored(_uuid(log_id), owner.decode(), base, bool(is_complete), offset, checkpoint)
+    except UnicodeDecodeError as error:
+        raise MalformedMessage(f"a restored cluster with the id {owner[:50]!r}") from error
+
+
 def _uuid(raw: object) -> UUID:
     assert isinstance(raw, bytes)
     return UUID(bytes=raw)
@@ -265,6 +321,7 @@ _KINDS: Final = {
     TopicsRemoved: 4,
     ObjectsCondemned: 5,
     ObjectsDeleted: 6,
+    PartitionsRestored: 7,
 }
 _ENCODERS: Final[dict[int, Callable[..., None]]] = {
     1: _encode_claim,
@@ -273,6 +330,7 @@ _ENCODERS: Final[dict[int, Callable[..., None]]] = {
     4: _encode_topics,
     5: _encode_ids,
     6: _encode_ids,
+    7: _encode_restored,
 }
 _DECODERS: Final[dict[int, Callable[[_Reader], CommitEvent]]] = {
     1: _decode_claim,
@@ -281,4 +339,5 @@ _DECODERS: Final[dict[int, Callable[[_Reader], CommitEvent]]] = {
     4: _decode_topics,
     5: lambda reader: ObjectsCondemned(_ids(reader)),
     6: lambda reader: ObjectsDeleted(_ids(reader)),
+    7: _decode_restored,
 }

@@ -16,6 +16,7 @@ from strandline.codec.columns import Record
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.support.context import BrokerServices
 from strandline.tiers.store.waiting import pause
+from strandline.tiers.wal.checkpoint import apply_event
 from strandline.tiers.wal.commit_fold import CommitFold
 from strandline.tiers.wal.events import (
     COMMIT_TOPIC,
@@ -23,6 +24,7 @@ from strandline.tiers.wal.events import (
     LeadersClaimed,
     ObjectCommitted,
     ObjectId,
+    commit_topic_settings,
     decode_event,
     encode_event,
 )
@@ -31,7 +33,6 @@ log = logging.getLogger("strandline.tiering")
 
 PLACE: Final = 0
 """The only partition."""
-RECORD_BYTES_MAX: Final = 32 << 20
 _REPLICATION: Final = "strandline.object.commits.replication.factor"
 Accepted = tuple[bool, ...]
 
@@ -52,15 +53,7 @@ class CommitTopic(TopicClient):
         factor = config.strandline_object_commits_replication_factor
         if _REPLICATION not in config.given:
             factor = max(1, min(factor, brokers))
-        settings = {
-            "cleanup.policy": "delete",
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-            "min.insync.replicas": str(min(factor, 2)),
-            "unclean.leader.election.enable": "false",
-            "max.message.bytes": str(RECORD_BYTES_MAX),
-        }
-        return TopicShape(1, factor, settings)
+        return TopicShape(1, factor, commit_topic_settings(factor))
 
     @property
     def is_led_here(self) -> bool:
@@ -83,7 +76,7 @@ class CommitTopic(TopicClient):
         event = None if record.value is None else decode_event(record.value)
         if event is None:
             return
-        accepted = self.fold.apply(event)
+        accepted = apply_event(self.fold, event)
         if isinstance(event, ObjectCommitted) and self._outcomes.get(event.object_id, accepted) is None:
             self._outcomes[event.object_id] = accepted
         self.on_event(event)

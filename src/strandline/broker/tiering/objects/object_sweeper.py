@@ -20,6 +20,7 @@ from strandline.broker.tiering.objects.commit_topic import PLACE, CommitTopic
 from strandline.errors import StrandlineError
 from strandline.tiers.store.object_store import ObjectStore
 from strandline.tiers.store.waiting import LateAnswer, start
+from strandline.tiers.wal.checkpoint import commits_prefix
 from strandline.tiers.wal.events import ObjectId, ObjectsCondemned, ObjectsDeleted, TopicsRemoved
 from strandline.tiers.wal.wal_objects import object_id_of, wal_key, wal_prefix
 
@@ -61,6 +62,7 @@ class ObjectSweeper:
         self._listed_at = -1e9
         self._is_sweeping = self._is_closed = False
         self._complaint = ""
+        self._is_warned = False
         self._timer: TimerHandle = self._runtime.call_later(self._interval_s, self._tick)
         self.deleted = self.condemned = 0
 
@@ -81,7 +83,7 @@ class ObjectSweeper:
         if self._is_closed:
             return
         self._timer = self._runtime.call_later(self._interval_s, self._tick)
-        store = self._store()
+        store = None if self._environment.config().strandline_remote_store_read_only else self._store()
         if not self._commits.is_led_here:
             # Another node watches; this one begins again if it leads once more.
             self._dead_since, self._unnamed_since, self._missing_since, self._listed_at = {}, {}, {}, -1e9
@@ -133,10 +135,27 @@ class ObjectSweeper:
         unnamed = {each for each in listed if each is not None and each not in fold.objects and each not in fold.dead}
         self._unnamed_since = {each: self._unnamed_since.get(each, now) for each in unnamed}
         due = due_orphans(self._unnamed_since, now=now, watch_s=watch_s)
-        if due:
+        if due and await self._is_restored(store):
             await self._commits.append(ObjectsCondemned(due))
             self.condemned += len(due)
             log.info("%d objects that no commit names are deleted", len(due))
+
+    async def _is_restored(self, store: ObjectStore) -> bool:
+        """Return whether no commit log but this one, and those that were restored, has left a checkpoint."""
+        topic, prefix = self._commits.topic(), commits_prefix(self._environment.cluster_id)
+        known = {str(each) for each in self._commits.fold.restored_logs} | (
+            {str(topic.id)} if topic is not None else set()
+        )
+        others = {each.key.removeprefix(f"{prefix}/").split("/")[0] async for each in store.list(prefix)} - known
+        if others and not self._is_warned:
+            self._is_warned = True
+            log.error(
+                "objects without a commit are not deleted: %s has checkpoints of another commit log, %s; run "
+                "`strandline storage restore` if this cluster goes on in place of a lost one",
+                store.name,
+                min(others),
+            )
+        return not others
 
     async def _delete_dead(self, store: ObjectStore) -> None:
         now, dead = self._runtime.monotonic(), self._commits.fold.dead

@@ -20,7 +20,7 @@ from strandline.broker.tiering.objects.object_writer import ObjectWriter
 from strandline.broker.tiering.objects.partition_flush import PartitionFlush
 from strandline.broker.tiering.objects.range_merging import RangeMerger
 from strandline.broker.tiering.objects.range_reading import RangeReader
-from strandline.errors import NotLeader, StrandlineError
+from strandline.errors import ErrorCode, NotLeader, RequestError, StrandlineError
 from strandline.handlers.support.context import BrokerServices
 from strandline.log.truncation import Former, restart_at
 from strandline.partition.following import make_follower, on_truncated
@@ -66,7 +66,9 @@ class ObjectTopics:
         self.checkpoints = CommitCheckpoints(storage, lambda: self.store)
         self.commits = CommitTopic(environment, services, self.checkpoints)
         self.writer = ObjectWriter(self)
-        self.merger = RangeMerger(environment, storage.directory, self.commits, tiering.cache, tiering.copier)
+        self.merger = RangeMerger(
+            environment, storage.directory, self.commits, tiering.cache, tiering.copier, tiering.checkpoints
+        )
         self.sweeper = ObjectSweeper(environment, services, self.commits, self.checkpoints, lambda: self.store)
         tiering.merges = self.merger
         self.flushes: dict[Partition, PartitionFlush] = {}
@@ -92,7 +94,10 @@ class ObjectTopics:
         """Return the epoch of this process: the first in which it was registered. Its claims and objects bear it."""
         if self._process_epoch == NO_EPOCH:
             self._process_epoch = self._broker_epoch()
-        return self._process_epoch
+        if self._process_epoch < 0:
+            return NO_EPOCH
+        # A restored cluster counts from 0 again. Its objects must not have the names of those of the lost one.
+        return self._process_epoch + self.commits.fold.broker_epoch_base
 
     def begin_again(self, partition: ObjectPartition, why: str) -> None:
         if not partition.is_leader or self._is_closed:
@@ -104,6 +109,14 @@ class ObjectTopics:
         self._stop_leading(partition)
         self._claim_soon(partition)
 
+    def _why_not_written(self) -> RequestError | None:
+        if self.config().strandline_remote_store_read_only:
+            return RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                "object topics take no records here, because strandline.remote.store.read.only is set",
+            )
+        return self.writer.why_full()
+
     # Partitions and their roles
 
     def attach(self, partition: Partition) -> None:
@@ -113,7 +126,7 @@ class ObjectTopics:
         flush = self.flushes[partition] = PartitionFlush(self.writer, partition)
         partition.flusher = flush  # type: ignore[assignment]
         partition.log.on_flush_wanted = partial(flush.flush_soon, partition.log)
-        partition.why_full = self.writer.why_full
+        partition.why_full = self._why_not_written
         tier = self._tiering.tiers[partition]
         tier.ranges = RangeReader(self._tiering.cache, lambda: self.commits.fold, self.cluster_id, partition)
 
@@ -173,7 +186,11 @@ class ObjectTopics:
                     continue
                 wanted = dict(self._claiming)
                 claims = tuple([(each.topic_id, each.index, epoch) for each, epoch in wanted.items()])
-                accepted = await self.commits.claim(LeadersClaimed(self.node_id, self.broker_epoch(), claims))
+                claim = LeadersClaimed(self.node_id, self.broker_epoch(), claims)
+                accepted = await self.commits.claim(claim)
+                if claim.broker_epoch != self.broker_epoch():
+                    # The log that was read for it says that this cluster was restored.
+                    continue
                 until = self.runtime.monotonic() + BEGIN_S_MAX
                 for (each, epoch), is_accepted in zip(wanted.items(), accepted, strict=True):
                     self._on_claimed(each, epoch, is_accepted=is_accepted)

@@ -39,6 +39,9 @@ LINGER_S: Final = 0.005
 RETRY_S: Final = 0.25
 RETRY_S_MAX: Final = 5.0
 JITTER: Final = 0.2
+RANDOM_BITS: Final = 40
+NUMBER_BITS: Final = 20
+"""The first number of a process is random above these bits. All its numbers have at most 19 digits."""
 
 
 class WriterOwner(Protocol):
@@ -69,8 +72,9 @@ class ObjectWriter:
         """Partitions with batches that are in no object yet."""
         self._queue: deque[Parcel] = deque()
         """Objects in the order of their commits."""
-        self._broker_epoch = -1
-        self._number = 0
+        # Not from 1 on: a cluster whose metadata begins again under the old id, before `storage restore` has run, must
+        # not write over objects of the lost one.
+        self._number = owner.runtime.random.getrandbits(RANDOM_BITS) << NUMBER_BITS
         self._unpacked_bytes = 0
         self.buffered_bytes = 0
         """Bytes that are not committed yet."""
@@ -179,10 +183,8 @@ class ObjectWriter:
             self._arm()
 
     def _next_id(self) -> ObjectId:
-        if self._broker_epoch < 0:
-            self._broker_epoch = self._owner.broker_epoch()
         self._number += 1
-        return ObjectId(self._owner.node_id, self._broker_epoch, self._number)
+        return ObjectId(self._owner.node_id, self._owner.broker_epoch(), self._number)
 
     async def _take(self) -> list[Taken]:
         """Take the next batches of the partitions that have some, up to the size of an object."""

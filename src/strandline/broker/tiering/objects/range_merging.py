@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from strandline.broker.tiering.checkpoint_task import CheckpointTask
 from strandline.broker.tiering.objects.commit_topic import CommitTopic
 from strandline.broker.tiering.objects.range_reading import RangeReader
 from strandline.broker.tiering.remote_cache import RemoteCache
@@ -47,18 +48,23 @@ class RangeMerger:
         commits: CommitTopic,
         cache: RemoteCache,
         copier: SegmentCopier,
+        checkpoints: CheckpointTask,
     ) -> None:
         self._environment = environment
         self._directory = directory
         self._commits = commits
         self._cache = cache
         self._copier = copier
+        self._checkpoints = checkpoints
+        self._merged_since: dict[Partition, tuple[int, float]] = {}
+        """Up to which offset segments were found to hold the records, and since when that is known."""
         self._since: dict[Partition, tuple[int, float]] = {}
         """Which segment is the last one, and since when it is known to have records."""
         self.merged_ranges = 0
 
     def forget(self, partition: Partition) -> None:
         self._since.pop(partition, None)
+        self._merged_since.pop(partition, None)
 
     async def before_copy(self, tier: PartitionTier, store: ObjectStore) -> None:
         self._maybe_roll(tier.partition)
@@ -154,7 +160,14 @@ class RangeMerger:
             return
         offset = self._merged_up_to(tier, known)
         count = sum(each.end_offset <= offset for each in known.ranges)
-        if count:
+        if not count:
+            return
+        now = self._environment.runtime.monotonic()
+        merged = self._merged_since.get(partition)
+        if merged is None or merged[0] != offset:
+            merged = self._merged_since[partition] = offset, now
+        # A restore takes ranges of the commit log's checkpoint, and segments of this node's: none may lack both.
+        if self._checkpoints.has_state_of(merged[1]):
             moved = (partition.topic_id, partition.index, partition.leader_epoch, offset)
             await self._commits.append(OffsetsMoved(RELEASED, (moved,)))
             self.merged_ranges += count

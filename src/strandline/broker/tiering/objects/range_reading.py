@@ -47,7 +47,8 @@ class RangeReader:
         live = self._fold().objects.get(wanted.object_id)
         end = wanted.position + wanted.size_bytes
         size_bytes = end if live is None else live.size_bytes
-        key, parts, position = wal_key(self._cluster_id, wanted.object_id), [], wanted.position
+        owner = self._fold().owner or self._cluster_id
+        key, parts, position = wal_key(owner, wanted.object_id), [], wanted.position
         while position < end:
             number, at = divmod(position, BLOCK_BYTES)
             length = min(BLOCK_BYTES, size_bytes - number * BLOCK_BYTES)
