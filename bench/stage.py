@@ -107,6 +107,14 @@ class Stage:
         self.commands.setdefault(name, _as_told(broker.command))
         return broker
 
+    def start_at(self, name: str, source: Path, *, settings: Mapping[str, str]) -> Broker:
+        """Start one broker of Strandline from a source tree, by the name of its column."""
+        root = Path(tempfile.mkdtemp(prefix="earlier-", dir=self.root)) / "node"
+        broker = start_strandline(root, settings=settings, name=name, source=source)
+        self._alive.append(broker)
+        self.commands.setdefault(name, _as_told(broker.command))
+        return broker
+
     def start_cluster(self, name: str, *, settings: Mapping[str, str] | None = None) -> Cluster:
         """Three nodes by the name of their column, with the same settings for both systems."""
         system: System

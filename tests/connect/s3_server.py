@@ -30,8 +30,9 @@ class S3Unavailable(Exception):
 class S3Server:
     """A server with one bucket. Its objects are files of a directory and stay over `kill` and `start`."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self.port = free_port()
+        self._options = options
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         for each in (f"objects/{BUCKET}", "metadata"):
@@ -40,6 +41,7 @@ class S3Server:
     def start(self) -> S3Server:
         """Start the server, also again after `kill`. Return when it accepts connections."""
         command = [program(), "--access", _KEY, "--secret", _SECRET, "--port", f"127.0.0.1:{self.port}"]
+        command += self._options
         # Beside the objects, because not every file system has extended attributes.
         command += ["posix", "--sidecar", str(self._directory / "metadata"), str(self._directory / "objects")]
         with (self._directory / "log").open("ab") as log:
