@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -12,6 +13,7 @@ from strandline.broker.tiering.objects.partition_flush import PartitionFlush
 from strandline.codec.record_batch import CONTROL, HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
 from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import CorruptLog
+from strandline.log.disk import RealFile
 from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.partition import Partition
 from strandline.runtime.runtime import Runtime
@@ -31,7 +33,8 @@ class Taken(NamedTuple):
     term: int
     """The term of `flush` in which it was taken: it counts only while that goes on."""
     commit: RangeCommit
-    data: memoryview
+    at: int
+    """Where its bytes begin in the buffer of the object."""
 
     @property
     def is_current(self) -> bool:
@@ -55,17 +58,45 @@ class Parcel:
         return ObjectCommitted(self.object_id, self.size_bytes, self.appended_ms, ranges), taken
 
 
-async def read_pieces(runtime: Runtime, pieces: Iterable[LogSlice]) -> list[bytes]:
-    """Read slices in a thread, and release them."""
-    held = list(pieces)
+async def read_pieces(runtime: Runtime, pieces: Sequence[LogSlice]) -> tuple[bytearray, list[slice]]:
+    """Read slices in a thread, and release them.
+
+    Return them in one buffer, behind room for the head of their object, and where each lies. The object is built in
+    this buffer, because a copy of so many bytes costs more than their checksum.
+    """
     try:
-        return await in_thread(runtime, lambda: [each.read() for each in held])
+        return await in_thread(runtime, partial(_read_pieces, pieces))
     finally:
-        for each in held:
+        for each in pieces:
             each.release()
 
 
-async def describe(runtime: Runtime, partition: Partition, start_offset: int, data: bytes) -> tuple[RangeCommit, int]:
+def _read_pieces(pieces: Sequence[LogSlice]) -> tuple[bytearray, list[slice]]:
+    begin, places = head_size(len(pieces)), []
+    buffer = bytearray(begin + sum(each.size_bytes for each in pieces))
+    view = memoryview(buffer)
+    for each in pieces:
+        places.append(slice(begin, begin + _read_into(view[begin : begin + each.size_bytes], each)))
+        begin += each.size_bytes
+    return buffer, places
+
+
+def _read_into(view: memoryview, piece: LogSlice) -> int:
+    """Read a slice into a buffer of its size, without a copy where the file allows that. Return how much there was."""
+    file = piece.segment.file()
+    if type(file) is not RealFile:
+        data = piece.read()
+        view[: len(data)] = data
+        return len(data)
+    done = 0
+    while done < piece.size_bytes and (got := os.preadv(file.fileno(), [view[done:]], piece.position + done)):
+        done += got
+    return done
+
+
+async def describe(
+    runtime: Runtime, partition: Partition, start_offset: int, data: memoryview
+) -> tuple[RangeCommit, int]:
     """Return the commit of the whole batches in `data`, and their size. Position and checksum are still wanting.
 
     Raises CorruptLog if these are not the batches from `start_offset` on.
@@ -81,7 +112,7 @@ async def describe(runtime: Runtime, partition: Partition, start_offset: int, da
             break
         if header.producer_id >= 0:
             is_marker = header.attributes & CONTROL
-            notes.add(header, parse_marker(memoryview(data)[at : at + size]) if is_marker else None)
+            notes.add(header, parse_marker(data[at : at + size]) if is_marker else None)
         newest_ms = max(newest_ms, header.max_timestamp)
         at, next_offset, count = at + size, header.last_offset + 1, count + 1
         if not count % BATCHES_PER_TURN:
@@ -101,16 +132,22 @@ async def describe(runtime: Runtime, partition: Partition, start_offset: int, da
     return commit, at
 
 
-async def pack(runtime: Runtime, taken: Sequence[Taken]) -> tuple[bytes, list[Taken]]:
-    """Return the bytes of an object with these ranges, and the ranges with position and checksum."""
-    return await in_thread(runtime, partial(_pack, taken))
+async def pack(runtime: Runtime, taken: Sequence[Taken], buffer: bytearray) -> tuple[memoryview, list[Taken]]:
+    """Return the bytes of an object with these ranges of a buffer, and the ranges with position and checksum."""
+    return await in_thread(runtime, partial(_pack, taken, buffer))
 
 
-def _pack(taken: Sequence[Taken]) -> tuple[bytes, list[Taken]]:
+def _pack(taken: Sequence[Taken], buffer: bytearray) -> tuple[memoryview, list[Taken]]:
+    view = memoryview(buffer)
     position, placed = head_size(len(taken)), []
     for each in taken:
-        commit = each.commit._replace(position=position, crc=crc32c(each.data))
-        placed.append(each._replace(commit=commit))
-        position += commit.size_bytes
+        end = position + each.commit.size_bytes
+        if each.at != position:
+            # Something before it was left out. The bytes move towards the begin, over none that is still needed.
+            view[position:end] = view[each.at : each.at + each.commit.size_bytes]
+        commit = each.commit._replace(position=position, crc=crc32c(view[position:end]))
+        placed.append(each._replace(commit=commit, at=position))
+        position = end
     head = pack_head([each.commit for each in placed])
-    return b"".join([head, *(each.data for each in taken)]), placed
+    view[: len(head)] = head
+    return view[:position], placed

@@ -166,9 +166,9 @@ class ObjectWriter:
         try:
             self._packed_at = self.runtime.monotonic()
             appended_ms = self.runtime.now_ms()
-            taken = await self._take()
+            taken, buffer = await self._take()
             if taken:
-                body, placed = await pack(self.runtime, taken)
+                body, placed = await pack(self.runtime, taken, buffer)
                 parcel = Parcel(self.runtime, self._next_id(), placed, appended_ms)
                 self._queue.append(parcel)
                 self._run(self._upload(parcel, body))
@@ -186,8 +186,8 @@ class ObjectWriter:
         self._number += 1
         return ObjectId(self._owner.node_id, self._owner.broker_epoch(), self._number)
 
-    async def _take(self) -> list[Taken]:
-        """Take the next batches of the partitions that have some, up to the size of an object."""
+    async def _take(self) -> tuple[list[Taken], bytearray]:
+        """Take the next batches of the partitions that have some, up to the size of an object; and their bytes."""
         left = self._bytes_max
         picked: list[tuple[PartitionFlush, int, LogSlice]] = []
         for flush in list(self._dirty):
@@ -207,16 +207,15 @@ class ObjectWriter:
                 break
             picked.append((flush, flush.term, piece))
             left -= piece.size_bytes
-        taken = []
-        for (flush, term, _), data in zip(
-            picked, await read_pieces(self.runtime, [piece for _, _, piece in picked]), strict=True
-        ):
-            one = await self._take_one(flush, term, data)
+        buffer, places = await read_pieces(self.runtime, [piece for _, _, piece in picked])
+        taken, view = [], memoryview(buffer)
+        for (flush, term, _), place in zip(picked, places, strict=True):
+            one = await self._take_one(flush, term, view[place], place.start)
             if one is not None:
                 taken.append(one)
-        return taken
+        return taken, buffer
 
-    async def _take_one(self, flush: PartitionFlush, term: int, data: bytes) -> Taken | None:
+    async def _take_one(self, flush: PartitionFlush, term: int, data: memoryview, at: int) -> Taken | None:
         partition = flush.partition
         try:
             commit, size = await describe(self.runtime, partition, flush.taken_offset, data)
@@ -229,11 +228,11 @@ class ObjectWriter:
         self._unpacked_bytes = max(0, self._unpacked_bytes - size)
         if partition.log.log_end_offset <= flush.taken_offset:
             self._dirty.pop(flush, None)
-        return Taken(flush, term, commit, memoryview(data)[:size])
+        return Taken(flush, term, commit, at)
 
     # Uploading and committing
 
-    async def _upload(self, parcel: Parcel, body: bytes) -> None:
+    async def _upload(self, parcel: Parcel, body: memoryview) -> None:
         store = self._owner.store
         assert store is not None
         try:
