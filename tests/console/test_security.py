@@ -299,6 +299,24 @@ async def test_a_topic_that_may_be_seen_and_not_read_says_so(secured: AsgiBrowse
         assert "ACLs do not allow it" in answer.words
 
 
+async def test_a_topic_is_not_deleted_by_who_may_not_create_it_again(secured: AsgiBrowser, node: SecuredNode) -> None:
+    from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+    admin = AdminClient(Cluster(node.bootstrap, dict(node.admin)).settings())
+    for made in admin.create_topics([NewTopic("drafts", 1, 1)]).values():
+        made.result()
+    place = (ResourceType.TOPIC, "drafts", ResourcePatternType.LITERAL, "User:alice", "*")
+    rights = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS, AclOperation.DELETE, AclOperation.READ)
+    for done in admin.create_acls([AclBinding(*place, each, AclPermissionType.ALLOW) for each in rights]).values():
+        done.result()
+    assert await log_in(secured, "alice", ALICE) == 303
+    token = (await secured.get("/c/dev/topics")).value("csrf")
+    asked = {"csrf": token, "topic": "drafts", "typed": "drafts"}
+    assert (await secured.get("/c/dev/do/topic-recreate?topic=drafts")).status == 403
+    assert (await secured.post("/c/dev/do/topic-recreate", asked)).status == 403
+    assert "drafts" in admin.list_topics(timeout=10).topics
+
+
 async def test_the_user_of_the_settings_is_no_visitor(secured: AsgiBrowser, node: SecuredNode) -> None:
     assert "sasl.jaas.config" in node.admin
     assert (await secured.get("/api/v1/clusters/dev/topics")).status == 401

@@ -62,6 +62,8 @@ async def test_views_are_asked_in_sql(browser: AsgiBrowser) -> None:
     assert not page.html.suspects
     assert all("src" in each for each in page.html.scripts)
     assert "strandline view query" in page.words
+    assert "Clear" in page.words
+    assert "Clear" not in (await browser.get("/c/dev/views")).words
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
@@ -38,10 +39,9 @@ class ActionRequests:
         action = self._action(request)
         context = await self._visits.visit(request, session)
         _require_changes(context)
-        given = request.query_params
-        values = {each.name: given.get(each.name, each.default).strip() for each in action.fields}
+        values = await _values(context, action, _of_query(action, request.query_params))
         is_open = any(not each.is_fixed and each.kind != "secret" for each in action.fields)
-        if is_open and "review" not in given:
+        if is_open and "review" not in request.query_params:
             return self._form(request, context, action, values)
         try:
             _check(action, values, secrets_too=False)
@@ -58,7 +58,7 @@ class ActionRequests:
         form = await read_form(request)
         self._refuse_forged(request, session, form.get("csrf", ""), action)
         context = await self._visits.visit(request, session)
-        values = {each.name: form.get(each.name, "").strip() for each in action.fields}
+        values = await _values(context, action, form, with_defaults=False)
         done = await self._done(request, context, action, values, form.get("typed", ""))
         self._visits.sessions.flash(session, done.sentence)
         return RedirectResponse(f"/c/{context.cluster.name}{done.location}", 303)
@@ -70,18 +70,18 @@ class ActionRequests:
         if not self._visits.has_header_login(request):
             self._refuse_forged(request, session, request.headers.get("x-csrf-token", ""), action)
         context = await self._visits.visit(request, session)
-        values = {each.name: str(body.get(each.name, each.default)).strip() for each in action.fields}
+        values = await _values(context, action, {name: str(value) for name, value in body.items()})
         done = await self._done(request, context, action, values, str(body.get("typed", "")))
-        words = command_of(context, action, values)
-        return JSONResponse({"done": done.sentence, "location": done.location, "command": shell_words(words)})
+        words = " && ".join(shell_words(each) for each in commands_of(context, action, values))
+        return JSONResponse({"done": done.sentence, "location": done.location, "command": words})
 
     async def _done(
         self, request: Request, context: PageContext, action: ConsoleAction, values: Values, typed: str
     ) -> ActionDone:
         _require_changes(context)
         _check(action, values, secrets_too=True)
-        if action.is_dangerous and not hmac.compare_digest(typed.encode(), values[action.typed].encode()):
-            raise PageFailed(400, f"Nothing was done: {values[action.typed]} was not typed as it is", "type the name")
+        if action.is_dangerous and not hmac.compare_digest(typed.encode(), _phrase(action, values).encode()):
+            raise PageFailed(400, f"Nothing was done: {_phrase(action, values)} was not typed as it is", "type it")
         noted = {
             "user": context.user,
             "address": address_of(request),
@@ -134,7 +134,8 @@ class ActionRequests:
             consequence=_filled(action.consequence, values),
             values=values,
             plan=plan,
-            command=command_of(context, action, values),
+            commands=commands_of(context, action, values),
+            phrase=_phrase(action, values) if action.is_dangerous else "",
             words=None,
             review=True,
         )
@@ -160,10 +161,15 @@ class ActionRequests:
             raise PageFailed(403, FORGED, "go back, load the page again, and confirm again")
 
 
-def command_of(context: PageContext, action: ConsoleAction, values: Values) -> list[str]:
-    """Return the whole command that does the same."""
+def commands_of(context: PageContext, action: ConsoleAction, values: Values) -> list[list[str]]:
+    """Return the whole commands that do the same, one after the other."""
     shown = {each.name: "..." if each.kind == "secret" else values[each.name] for each in action.fields}
-    words = ["strandline", *action.command(shown)]
+    more = action.more_commands(shown) if action.more_commands is not None else ()
+    return [_whole_command(context, action, words) for words in (action.command(shown), *more)]
+
+
+def _whole_command(context: PageContext, action: ConsoleAction, command: Sequence[str]) -> list[str]:
+    words = ["strandline", *command]
     cluster = context.cluster
     if action.server == "registry":
         return [*words, "--registry", shown_url(cluster.registry)]
@@ -197,6 +203,33 @@ async def _read_object(request: Request) -> Mapping[str, Any]:
     return body
 
 
+def _of_query(action: ConsoleAction, query: QueryParams) -> dict[str, str]:
+    """Return the fields that the URL has."""
+    found = {}
+    for each in action.fields:
+        name = each.name if each.name in query or not each.alias else each.alias
+        if each.kind == "names" or name == each.alias:
+            found[each.name] = " ".join(query.getlist(name))
+        elif name in query:
+            found[each.name] = query[name]
+    return found
+
+
+async def _values(
+    context: PageContext, action: ConsoleAction, given: Mapping[str, str], *, with_defaults: bool = True
+) -> dict[str, str]:
+    """Return the value of each field: what was given, else what the cluster has, else the default."""
+    values = {each.name: given.get(each.name, each.default if with_defaults else "").strip() for each in action.fields}
+    if action.fill is None or all(each.name in given for each in action.fields):
+        return values
+    filled = await action.fill(context, values)
+    return values | {name: text for name, text in filled.items() if name not in given}
+
+
+def _phrase(action: ConsoleAction, values: Values) -> str:
+    return values[action.typed] if action.phrase is None else action.phrase(values)
+
+
 def _require_changes(context: PageContext) -> None:
     if why := context.read_only:
         raise PageFailed(403, f"Nothing can be changed: {why}")
@@ -212,6 +245,8 @@ def _check(action: ConsoleAction, values: Values, *, secrets_too: bool) -> None:
 
 def _why_wrong(wanted: ActionField, text: str) -> str:
     if not text:
+        if wanted.kind == "names":
+            return "none was chosen; go back, and choose some by the boxes before their names"
         return "it is missing" if wanted.is_required and wanted.kind != "flag" else ""
     if wanted.kind == "number" and not (text.isascii() and text.removeprefix("-").isdigit()):
         return f"{text} is no number"

@@ -44,10 +44,17 @@ class ActionField:
     name: str
     label: str
     kind: str = "text"
-    """text, number, choice, flag, area or secret. A secret is asked for at the confirmation and never in the URL."""
+    """text, number, choice, flag, area, names or secret. A secret is asked for at the confirmation, never in the URL.
+
+    The URL may have `names` several times, once for each; they are joined by blanks.
+    """
     default: str = ""
     hint: str = ""
     choices: Sequence[str] = ()
+    suggestions: Sequence[str] = ()
+    """Texts that the form offers; others are allowed."""
+    alias: str = ""
+    """Another name that the URL may have it by."""
     is_required: bool = True
     is_fixed: bool = False
     """Whether it names the thing, so that the form shows it and does not let it change."""
@@ -89,6 +96,12 @@ class ConsoleAction:
     """Whether records or rights are lost, so that the name of the thing must be typed."""
     typed: str = ""
     """The field whose value must be typed for a dangerous action."""
+    phrase: Callable[[Values], str] | None = None
+    """Returns what must be typed instead, such as `3 topics`."""
+    fill: Callable[[PageContext, Values], Awaitable[Values]] | None = None
+    """Returns values for fields that the visitor has not given, as the cluster has them now."""
+    more_commands: Callable[[Values], Sequence[Sequence[str]]] | None = None
+    """Returns commands that follow the first one, where one alone does not do the same."""
     under: str = ""
     """The name of the page that it belongs to."""
 

@@ -132,7 +132,11 @@ def _ask_quorum(conversation: Conversation) -> QuorumDescription | None:
             hint="a majority of the controllers must run; look at their logs",
         )
     addresses = {
-        node.node_id: f"{listener.host}:{listener.port}" for node in answer.nodes for listener in node.listeners
+        node.node_id: f"{listener.host}:{listener.port}"
+        for node in answer.nodes
+        for listener in node.listeners
+        # The quorum of one node needs no listener, and then has port 0.
+        if listener.port
     }
     (partition,) = found
     nodes = [

@@ -17,7 +17,7 @@ from strandline.console.tables import TableHead
 MOVES_SHOWN: Final = 1000
 
 NODES: Final = (
-    TableHead("node", "Node", "number"),
+    TableHead("node", "Node", "number", link=lambda row: f"/cluster/{row['node']}"),
     TableHead("state", "State", "verdict"),
     TableHead("role", "Role"),
     TableHead("address", "Address", is_wide=True),
@@ -58,7 +58,7 @@ async def cluster(context: PageContext) -> Mapping[str, Any]:
         "not_preferred": len(state.not_preferred()),
         "nodes": context.table(
             NODES,
-            [_node(each) for each in node_rows(state)],
+            [shown_node(each) for each in node_rows(state)],
             caption="Nodes",
             name="nodes",
             searched=("node", "address", "rack", "state"),
@@ -104,7 +104,8 @@ def verdict(state: ClusterState) -> dict[str, str]:
     return {"level": "ok", "text": f"Every node does its part: {nodes}, and all replicas are in sync."}
 
 
-def _node(row: Mapping[str, Any]) -> dict[str, Any]:
+def shown_node(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with the words of the page."""
     total, usable = row["disk_total_bytes"], row["disk_usable_bytes"]
     state = "disk failed" if row["failed_directories"] else row["state"]
     return {

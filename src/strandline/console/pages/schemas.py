@@ -290,6 +290,64 @@ REGISTER: Final = ConsoleAction(
     ),
     under="schemas",
 )
+
+
+def _delete_path(values: Values) -> tuple[str, ...]:
+    version = values["version"]
+    return ("subjects", values["subject"], *(("versions", version) if version else ()))
+
+
+async def deletion(context: PageContext, values: Values) -> Sequence[str]:
+    """Return what would be deleted, and what stays."""
+    api = registry_of(context)
+    require_own_login(context, context.cluster.registry, "the registry")
+
+    def read() -> list[str]:
+        if values["version"]:
+            numbers = [version_of(api, values["subject"], values["version"]).version]
+        else:
+            numbers = [int(each) for each in api.ask("GET", "subjects", values["subject"], "versions")]
+        shown = ", ".join(map(str, numbers[:REASONS_SHOWN])) + (", ..." if len(numbers) > REASONS_SHOWN else "")
+        return [
+            f"delete {count(len(numbers), 'version')} of {values['subject']}: {shown}",
+            "records that were written with it can still be read, because its id stays",
+        ]
+
+    return await asked(context, REGISTRY, read)
+
+
+async def delete(context: PageContext, values: Values) -> ActionDone:
+    api = registry_of(context)
+    require_own_login(context, context.cluster.registry, "the registry")
+    await asked(context, REGISTRY, lambda: api.ask("DELETE", *_delete_path(values)))
+    what = f"Version {values['version']} of {values['subject']}" if values["version"] else values["subject"]
+    return ActionDone(f"{what} was deleted.", "/schemas")
+
+
+def delete_command(values: Values) -> Sequence[str]:
+    return [
+        *("schema", "delete", values["subject"]),
+        *(("--version", values["version"]) if values["version"] else ()),
+    ]
+
+
+DELETE: Final = ConsoleAction(
+    name="schema-delete",
+    title="Delete schema {subject}",
+    button="Delete",
+    run=delete,
+    command=delete_command,
+    server="registry",
+    plan=deletion,
+    consequence="Producers of {subject} cannot use it any more, and it takes no part in compatibility.",
+    fields=(
+        ActionField("subject", "Subject", is_fixed=True),
+        ActionField("version", "Only version", "number", is_fixed=True, is_required=False),
+    ),
+    is_dangerous=True,
+    typed="subject",
+    under="schemas",
+)
 MODULE: Final = PageModule(
     pages=(
         ConsolePage(
@@ -311,5 +369,5 @@ MODULE: Final = PageModule(
             under="schemas",
         ),
     ),
-    actions=(REGISTER,),
+    actions=(REGISTER, DELETE),
 )

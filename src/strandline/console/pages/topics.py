@@ -46,6 +46,7 @@ async def topics(context: PageContext) -> Mapping[str, Any]:
     rows = [
         {
             "topic": each.name,
+            "is_internal": each.is_internal,
             "health": _health(each),
             "partitions": len(each.partitions),
             "replication_factor": each.replication_factor,

@@ -123,7 +123,7 @@ async def _partitions(context: PageContext, values: Values, *, dry_run: bool) ->
 
 
 async def trimming_plan(context: PageContext, values: Values) -> Sequence[str]:
-    targets = await context.reading.shared.in_thread(lambda: _trim_targets(context.reading.cluster, values))
+    targets = await context.reading.shared.in_thread(lambda: trim_targets(context.reading.cluster, values))
     return trim_plan(values["topic"], targets) or [f"nothing: {values['topic']} holds no record before that"]
 
 
@@ -131,15 +131,8 @@ async def trim(context: PageContext, values: Values) -> ActionDone:
     cluster, topic = context.reading.cluster, values["topic"]
 
     def run() -> int:
-        targets = _trim_targets(cluster, values)
-        if not targets:
-            return 0
-        kafka, admin = kafka_api(), cluster.admin()
-        wanted = [kafka.TopicPartition(topic, partition, new) for partition, (_, new) in targets.items()]
-        options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
-        with cluster.errors(f"cannot trim {topic!r}"):
-            for future in admin.delete_records(wanted, **options).values():
-                future.result()
+        targets = trim_targets(cluster, values)
+        trim_to(cluster, topic, targets)
         return len(targets)
 
     done = await context.reading.shared.in_thread(run)
@@ -149,7 +142,20 @@ async def trim(context: PageContext, values: Values) -> ActionDone:
     return ActionDone(words, context.path("topics", topic, "storage"))
 
 
-def _trim_targets(cluster: UserCluster, values: Values) -> dict[int, tuple[int, int]]:
+def trim_to(cluster: UserCluster, topic: str, targets: Mapping[int, tuple[int, int]]) -> None:
+    """Delete the records before the new starts of partitions."""
+    if not targets:
+        return
+    kafka, admin = kafka_api(), cluster.admin()
+    wanted = [kafka.TopicPartition(topic, partition, new) for partition, (_, new) in targets.items()]
+    options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
+    with cluster.errors(f"cannot trim {topic!r}"):
+        for future in admin.delete_records(wanted, **options).values():
+            future.result()
+
+
+def trim_targets(cluster: UserCluster, values: Values) -> dict[int, tuple[int, int]]:
+    """Return the starts of partitions now and then, where they differ. Raise PageFailed."""
     position = trim_position(values["before"])
     words = values["partitions"].replace(",", " ").split()
     if wrong := [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 10)]:
@@ -184,16 +190,17 @@ async def removal(context: PageContext, values: Values) -> Sequence[str]:
 
 async def delete(context: PageContext, values: Values) -> ActionDone:
     cluster, topic = context.reading.cluster, values["topic"]
-
-    def run() -> None:
-        admin = cluster.admin()
-        described(cluster, admin, topic)
-        options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
-        with cluster.errors(f"cannot delete topic {topic!r}"):
-            admin.delete_topics([topic], **options)[topic].result()
-
-    await context.reading.shared.in_thread(run)
+    await context.reading.shared.in_thread(lambda: delete_topic(cluster, topic))
     return ActionDone(f"Topic {topic} was deleted.", context.path("topics"))
+
+
+def delete_topic(cluster: UserCluster, topic: str) -> None:
+    """Delete a topic, and wait until the cluster has acknowledged it."""
+    admin = cluster.admin()
+    described(cluster, admin, topic)
+    options = {"operation_timeout": cluster.timeout_s, "request_timeout": cluster.timeout_s}
+    with cluster.errors(f"cannot delete topic {topic!r}"):
+        admin.delete_topics([topic], **options)[topic].result()
 
 
 ACTIONS: Final = (
