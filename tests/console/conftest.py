@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
 
 import pytest
 
@@ -20,8 +23,23 @@ from strandline.services.console.console_settings import ConsoleServiceSettings
 MakeConsole = Callable[..., ConsoleService]
 
 
+@dataclass(frozen=True)
+class OtherCluster:
+    """A cluster that is not ours to start; it has what tests take from an embedded node."""
+
+    bootstrap: str
+
+    @property
+    def client_config(self) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap}
+
+
 @pytest.fixture(scope="module")
 def broker() -> Iterator[EmbeddedBroker]:
+    """A node, or the cluster that STRANDLINE_TEST_BOOTSTRAP names: `test_beside_kafka` runs tests there."""
+    if other := os.environ.get("STRANDLINE_TEST_BOOTSTRAP"):
+        yield cast(EmbeddedBroker, OtherCluster(other))
+        return
     with strandline.embedded() as node:
         yield node
 

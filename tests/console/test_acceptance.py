@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from tests.clients.positions import commit
 from tests.console.asgi_browser import Answer, AsgiBrowser
 from tests.console.conftest import MakeConsole
 from tests.console.made_topics import make_topic
@@ -50,6 +51,15 @@ async def records_of(browser: AsgiBrowser, topic: str) -> int:
     """Return how many records the page of a topic counts."""
     rows = (await browser.get(f"{API}/topics/{topic}/partitions")).json["table"]["rows"]
     return sum(each["end"] - each["start"] for each in rows)
+
+
+async def until_topics(browser: AsgiBrowser, search: str, *wanted: str) -> None:
+    """Wait until the search finds these topics: Kafka's brokers learn of a change a moment after it."""
+
+    def is_so(answer: Answer) -> bool:
+        return [each["topic"] for each in answer.json["table"]["rows"]] == list(wanted)
+
+    await browser.until(f"{API}/topics?q={search}", is_so)
 
 
 def test_every_story_has_its_test_and_is_told_once() -> None:
@@ -154,8 +164,7 @@ async def test_topics_are_chosen_and_changed_together(browser: AsgiBrowser, brok
     assert "delete 2 topics with up to 1 record" in plan.words
     done = await browser.follow(await do(browser, "topics-delete", topics="batch-1 batch-3", typed="2 topics"))
     assert "2 topics were deleted." in done.words
-    rows = (await browser.get(f"{API}/topics?q=batch")).json["table"]["rows"]
-    assert [each["topic"] for each in rows] == ["batch-2"]
+    await until_topics(browser, "batch", "batch-2")
 
 
 async def test_a_failure_among_several_topics_is_told(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
@@ -184,12 +193,8 @@ async def test_a_topic_is_copied_without_its_records(browser: AsgiBrowser, broke
 
 
 async def test_topics_are_searched_and_internal_ones_shown(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
-    from confluent_kafka import Consumer, TopicPartition
-
     make_topic(broker.client_config, "users")
-    reader = Consumer({**broker.client_config, "group.id": "makes-the-internal-topic"})
-    reader.commit(offsets=[TopicPartition("users", 0, 0)], asynchronous=False)
-    reader.close()
+    commit(broker.bootstrap, "makes-the-internal-topic", "users", 0)
 
     async def found(query: str) -> list[str]:
         return [each["topic"] for each in (await browser.get(f"{API}/topics?{query}")).json["table"]["rows"]]
@@ -250,7 +255,8 @@ async def test_a_topic_is_created_listed_and_deleted(browser: AsgiBrowser, broke
     given = {"topic": "made", "partitions": "2", "keep": "1d", "cleanup": "compact,delete", "batch_bytes": "2 MiB"}
     page = await browser.follow(await do(browser, "topic-create", **given, keep_bytes="1 GiB", in_sync="1"))
     assert "Topic made was created." in page.words
-    assert "/c/dev/topics/made" in page.html.links
+    await until_topics(browser, "made", "made")
+    assert "/c/dev/topics/made" in (await browser.get("/c/dev/topics")).html.links
     held = settings_of(broker, "made")
     assert held["retention.ms"] == "86400000"
     assert held["retention.bytes"] == str(1 << 30)
@@ -258,7 +264,7 @@ async def test_a_topic_is_created_listed_and_deleted(browser: AsgiBrowser, broke
     assert held["cleanup.policy"] == "compact,delete"
     assert held["min.insync.replicas"] == "1"
     await browser.follow(await do(browser, "topics-delete", topics="made", typed="1 topic"))
-    assert (await browser.get(f"{API}/topics?q=made")).json["table"]["rows"] == []
+    await until_topics(browser, "made")
 
 
 # Records

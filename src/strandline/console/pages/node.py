@@ -61,7 +61,8 @@ async def node(context: PageContext) -> Mapping[str, Any]:
         context.reading.note("This cluster does not tell the settings of its brokers.")
     shows_all = context.choice("all", ("", "true")) == "true" or bool(context.query.get("settings.q"))
     entries = (settings or {}).values()
-    rows = [_row(each) for each in entries if shows_all or each.is_set]
+    is_ours = await context.reading.is_ours()
+    rows = [_row(each, is_ours=is_ours) for each in entries if shows_all or each.is_set]
     return {
         "verdict": _verdict(shown),
         "node": node_id,
@@ -143,8 +144,9 @@ async def _settings(context: PageContext, node_id: int) -> dict[str, ConfigValue
     return await reading.know(("node.settings", node_id), lambda: reading.shared.in_thread(read), FRESH_S)
 
 
-def _row(each: ConfigValue) -> dict[str, Any]:
-    known = next((one for one in explanations(each.name) if one.owner != "topics"), None)
+def _row(each: ConfigValue, *, is_ours: bool) -> dict[str, Any]:
+    # What a setting does elsewhere is for that cluster to say.
+    known = next((one for one in explanations(each.name) if one.owner != "topics"), None) if is_ours else None
     return {
         "setting": each.name,
         "value": None if each.sensitive else each.value,

@@ -15,7 +15,7 @@ from strandline.codec.messages.create_topics_response import CreatableTopicResul
 from strandline.console.context import PageContext
 from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, PageModule, Values
 from strandline.console.failures import PageFailed
-from strandline.console.pages.topic.frame import topic_named
+from strandline.console.pages.topic.frame import topic_named, wait_known
 from strandline.console.pages.topic.settings import settings_of
 from strandline.documents.units import parse_retention_ms, parse_size
 from strandline.errors import Disconnected, RequestError, named
@@ -42,6 +42,7 @@ _OWN_FIELDS: Final[dict[str, Callable[[str], str]]] = {
 
 async def create(context: PageContext, values: Values) -> ActionDone:
     await create_topic(context, values)
+    await wait_known(context, values["topic"], is_there=True)
     return ActionDone(f"Topic {values['topic']} was created.", context.path("topics"))
 
 

@@ -14,6 +14,7 @@ from strandline.console.context import PageContext
 from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, PageModule, Values
 from strandline.console.failures import PageFailed
 from strandline.console.pages.topic.changing import delete_topic, trim_targets, trim_to
+from strandline.console.pages.topic.frame import wait_known
 from strandline.console.reading.user_cluster import UserCluster
 
 TOPICS_MAX: Final = 200
@@ -63,7 +64,10 @@ def _look(cluster: UserCluster, names: Sequence[str]) -> tuple[dict[str, Any], A
 
 
 async def delete(context: PageContext, values: Values) -> ActionDone:
-    return await _each(context, values, delete_topic, "deleted")
+    done = await _each(context, values, delete_topic, "deleted")
+    for name in chosen(values):
+        await wait_known(context, name, is_there=False)
+    return done
 
 
 async def empty(context: PageContext, values: Values) -> ActionDone:

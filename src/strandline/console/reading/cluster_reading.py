@@ -16,6 +16,7 @@ from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsR
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
+from strandline.codec.messages.metrics_history_request import MetricsHistoryRequest
 from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.reading.cluster_metadata import ClusterMetadata, read_metadata
 from strandline.console.reading.shared_reader import SharedReader
@@ -92,6 +93,10 @@ class ClusterReading:
 
     async def offers(self, request_class: type[Message]) -> bool:
         return await self.shared.offers(request_class)
+
+    async def is_ours(self) -> bool:
+        """Return whether the brokers are Strandline's."""
+        return await self.offers(MetricsHistoryRequest)
 
     def note(self, sentence: str) -> None:
         if sentence not in self.notes:

@@ -15,6 +15,7 @@ from strandline.cli.topic.topics import chosen_partitions, described, offset_ran
 from strandline.console.context import PageContext
 from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, PageModule, Values
 from strandline.console.failures import PageFailed
+from strandline.console.pages.topic.frame import wait_known
 from strandline.console.pages.topic.settings import settings_of
 from strandline.console.reading.user_cluster import UserCluster
 
@@ -191,6 +192,7 @@ async def removal(context: PageContext, values: Values) -> Sequence[str]:
 async def delete(context: PageContext, values: Values) -> ActionDone:
     cluster, topic = context.reading.cluster, values["topic"]
     await context.reading.shared.in_thread(lambda: delete_topic(cluster, topic))
+    await wait_known(context, topic, is_there=False)
     return ActionDone(f"Topic {topic} was deleted.", context.path("topics"))
 
 

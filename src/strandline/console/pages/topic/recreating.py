@@ -11,6 +11,7 @@ from strandline.console.context import PageContext
 from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, PageModule, Values
 from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.pages.topic.changing import delete, removal
+from strandline.console.pages.topic.frame import topic_named, wait_known
 from strandline.console.pages.topic_create import command, create_topic, like
 from strandline.console.rendering import shell_words
 from strandline.errors import ErrorCode, RequestError
@@ -33,6 +34,7 @@ async def plan(context: PageContext, values: Values) -> Sequence[str]:
 
 async def recreate(context: PageContext, values: Values) -> ActionDone:
     topic = values["topic"]
+    before = await topic_named(context, topic)
     await _require_right_to_create(context, values)
     await delete(context, values)
     try:
@@ -43,6 +45,7 @@ async def recreate(context: PageContext, values: Values) -> ActionDone:
             f"{topic} was deleted, and could not be created again: {words_of(error).sentence}",
             f"create it by: strandline {shell_words(command(values))}",
         ) from error
+    await wait_known(context, topic, is_there=True, other_than=before.topic_id)
     return ActionDone(f"Topic {topic} was made again, without records.", context.path("topics", topic, "partitions"))
 
 

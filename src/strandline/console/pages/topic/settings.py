@@ -40,7 +40,8 @@ async def settings(context: PageContext) -> Mapping[str, Any]:
     entries = await settings_of(context, topic.name)
     shows_all = context.choice("all", ("", "true")) == "true"
     own = [each for each in entries.values() if each.source == 1]
-    rows = [_row(topic.name, each) for each in entries.values() if shows_all or each.is_set]
+    is_ours = await context.reading.is_ours()
+    rows = [_row(topic.name, each, is_ours=is_ours) for each in entries.values() if shows_all or each.is_set]
     answer = "The topic has no settings of its own: brokers' settings and defaults are in force."
     if own:
         answer = f"{count(len(own), 'setting')} of its own: " + ", ".join(sorted(each.name for each in own)) + "."
@@ -80,8 +81,9 @@ async def settings_of(context: PageContext, topic: str) -> dict[str, ConfigValue
     return found
 
 
-def _row(topic: str, each: ConfigValue) -> dict[str, Any]:
-    known = next((one for one in explanations(each.name) if one.owner == "topics"), None)
+def _row(topic: str, each: ConfigValue, *, is_ours: bool) -> dict[str, Any]:
+    # What a setting does elsewhere is for that cluster to say.
+    known = next((one for one in explanations(each.name) if one.owner == "topics"), None) if is_ours else None
     behind = each.fallback(Target("topic", topic)) if each.source == 1 else None
     return {
         "topic": topic,
