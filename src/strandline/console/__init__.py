@@ -17,7 +17,8 @@ How to add a page
    `parts.chart`, `parts.command`, `parts.action`, `parts.verdict` are macros of `parts.html`. Foreign text goes through
    `|visible`; escaping is on, and `|safe` is not used anywhere.
 3. That is all: `/c/CLUSTER/groups`, its JSON twin `/api/v1/clusters/CLUSTER/groups`, CSV and JSON of every row
-   (`?export=csv`), the navigation, and the page of a failure follow. A model returns plain data that JSON can say.
+   (`?export=csv`), the navigation, and the page of a failure follow. Declare its `tables` and `queries`
+   for `openapi`. A model returns plain data that JSON can say.
 
 A parameter of a path (`/topics/{topic}`) is in `context.params`, quoted in links by `context.path("topics", name)` or
 `|segment`; it has no slash, so names that may have one go into the query. State is in the URL: `context.query`,

@@ -18,12 +18,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from strandline.console import openapi
 from strandline.console.actions import FORGED, read_form
 from strandline.console.declarations import PageModule
 from strandline.console.failures import PageFailed
 from strandline.console.pages.index import page_modules
 from strandline.console.rendering import STATIC, Renderer
-from strandline.console.routing import ConsoleRoutes
+from strandline.console.routing import API, ConsoleRoutes
 from strandline.console.screens import THEMES, Screens, local_path
 from strandline.console.sessions import ConsoleSession
 from strandline.console.settings import ConsoleSettings
@@ -65,6 +66,7 @@ class ConsoleApp:
         self._static = renderer.static_version
         routes = ConsoleRoutes(self.visits, self.screens, modules)
         html = routes.html
+        self._description = openapi.describe(modules, API)
         self._app: ASGIApp = Starlette(
             routes=[
                 Route("/", self._home, methods=["GET"]),
@@ -75,6 +77,7 @@ class ConsoleApp:
                 Route("/login/{cluster}", html(self._login), methods=["GET", "POST"]),
                 Route("/logout/{cluster}", html(self._logout), methods=["POST"]),
                 Route("/api/v1", self._clusters, methods=["GET"]),
+                Route(openapi.PATH, self._describe, methods=["GET"]),
                 *routes.routes(),
             ],
             exception_handlers={HTTPException: self._not_found},
@@ -107,6 +110,9 @@ class ConsoleApp:
 
     async def _clusters(self, request: Request) -> Response:
         return JSONResponse({"clusters": [each.name for each in self._settings.clusters]})
+
+    async def _describe(self, request: Request) -> Response:
+        return JSONResponse(self._description)
 
     async def _file(self, request: Request) -> Response:
         path = request.path_params["path"]

@@ -6,12 +6,41 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from strandline.console.tables import TableHead
+
 if TYPE_CHECKING:
     from strandline.console.context import PageContext
     from strandline.console.events import StreamEvent
 
 Model = Callable[["PageContext"], Awaitable[Mapping[str, Any]]]
 """Answers the question of a page in plain data: what JSON can say, and `TableView`s."""
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """A table in the model of a page, for the description of the API."""
+
+    key: str
+    """Its key in the model."""
+    heads: Sequence[TableHead]
+    """Every column that it may have. Rows may have more."""
+    name: str | None = None
+    """Its name in the URL, where that is not the key; the only table of a page has none."""
+
+    @property
+    def prefix(self) -> str:
+        """Return what stands before the names of its search, order and page in the URL."""
+        name = self.key if self.name is None else self.name
+        return "" if name in ("", "table") else f"{name}."
+
+
+@dataclass(frozen=True)
+class PageQuery:
+    """A name that the URL of a page may have behind the `?`."""
+
+    name: str
+    text: str
+    is_required: bool = False
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,9 @@ class ConsolePage:
     """The part of the navigation that the page belongs to; empty for a page that others lead to."""
     under: str = ""
     """The name of the page that the navigation shows as current instead, and that the way back leads to."""
+    tables: Sequence[PageTable] = ()
+    queries: Sequence[PageQuery] = ()
+    """What the URL may have besides search, order and page of its tables."""
     has_charts: bool = False
     """Whether the page loads uPlot."""
 

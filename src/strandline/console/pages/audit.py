@@ -14,7 +14,7 @@ from strandline.cli.security.audit_lines import AUDIT_TOPIC, AuditLines
 from strandline.cli.security.audit_words import sentence_of
 from strandline.cli.topic.topics import chosen_partitions, described
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.tables import TableHead
 
 AUDIT_S: Final = 5.0
@@ -157,6 +157,15 @@ PAGE: Final = ConsolePage(
     question="Who changed what, who was denied, and is the record of it whole?",
     model=audit,
     template="audit.html",
+    tables=(
+        PageTable("table", HEADS),
+        PageTable("chains", CHAINS),
+    ),
+    queries=(
+        PageQuery("records", "How many of the newest lines are read"),
+        PageQuery("show", "Which lines: a kind of the list on the page"),
+        PageQuery("user", "Lines of this principal alone"),
+    ),
     group="Access",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

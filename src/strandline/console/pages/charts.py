@@ -9,7 +9,7 @@ from strandline.client.failures import ClusterFailed
 from strandline.client.metrics_history import ChartSeries, ClusterHistory, read_history
 from strandline.codec.messages.metrics_history_request import MetricsHistoryRequest
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery
 from strandline.console.failures import PageFailed, denied
 from strandline.errors import ErrorCode
 
@@ -163,6 +163,11 @@ PAGE: Final = ConsolePage(
     question="How busy and how quick was the cluster, and who fell behind?",
     model=charts,
     template="charts.html",
+    queries=(
+        PageQuery("range", "How far back: 15m, 1h, 6h or 24h"),
+        PageQuery("from", "Begin of the zoom, in seconds since 1970"),
+        PageQuery("to", "End of the zoom, in seconds since 1970"),
+    ),
     group="Cluster",
     has_charts=True,
 )

@@ -11,7 +11,7 @@ from strandline.cli.cluster.state import ClusterState, Reassignment
 from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.findings import Level
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.tables import TableHead
 
 MOVES_SHOWN: Final = 1000
@@ -159,6 +159,11 @@ PAGE: Final = ConsolePage(
     question="Does every node do its part: leading, keeping up, voting, with room on its disk?",
     model=cluster,
     template="cluster.html",
+    tables=(
+        PageTable("nodes", NODES),
+        PageTable("voters", VOTERS),
+        PageTable("moves", MOVES),
+    ),
     group="Cluster",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -10,7 +10,16 @@ from strandline.cli.common.failures import CommandFailed, NotFound
 from strandline.cli.common.plain_words import count
 from strandline.cli.connect.worker_api import CLASS, ConnectApi, checked_by_worker, sentence_of
 from strandline.console.context import PageContext
-from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, ConsolePage, PageModule, Values
+from strandline.console.declarations import (
+    ActionDone,
+    ActionField,
+    ConsoleAction,
+    ConsolePage,
+    PageModule,
+    PageQuery,
+    PageTable,
+    Values,
+)
 from strandline.console.failures import PageFailed
 from strandline.console.pages.connectors import connector_path
 from strandline.console.reading.connect_reading import WORKERS, plugin_classes, shown_setting
@@ -207,6 +216,12 @@ MODULE: Final = PageModule(
             question="What is to be moved, from where, to where?",
             model=create_form,
             template="connector_create.html",
+            tables=(PageTable("table", HEADS),),
+            queries=(
+                PageQuery("class", "The class of connector"),
+                PageQuery("connector", "Its name"),
+                PageQuery("secret", "The setting whose value is asked for at the confirmation"),
+            ),
             under="connectors",
         ),
     ),

@@ -13,7 +13,16 @@ from strandline.cli.connect.offsets import text
 from strandline.cli.connect.worker_api import restart_units, set_state
 from strandline.cli.group.lag_reading import GroupLag, PositionLag
 from strandline.console.context import PageContext
-from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, ConsolePage, PageModule, Values
+from strandline.console.declarations import (
+    ActionDone,
+    ActionField,
+    ConsoleAction,
+    ConsolePage,
+    PageModule,
+    PageQuery,
+    PageTable,
+    Values,
+)
 from strandline.console.failures import PageFailed
 from strandline.console.reading.connect_reading import (
     SINKS_MAX,
@@ -328,6 +337,7 @@ MODULE: Final = PageModule(
             question="Do the connectors run, and if one does not, why?",
             model=connectors,
             template="connectors.html",
+            tables=(PageTable("table", HEADS),),
             group="Data",
         ),
         ConsolePage(
@@ -337,6 +347,8 @@ MODULE: Final = PageModule(
             question="Does it run, how far is it behind, and how is it set?",
             model=connector,
             template="connector.html",
+            tables=(PageTable("units", UNIT_HEADS, "tasks"), PageTable("positions", (*SINK_HEADS, *SOURCE_HEADS))),
+            queries=(PageQuery("name", "The connector", is_required=True),),
             under="connectors",
         ),
     ),

@@ -19,7 +19,15 @@ from strandline.cli.queue.dead.letters import (
 from strandline.cli.queue.dead.reading import DeadLetterTopic
 from strandline.cli.queue.dead.redriving import ROUNDS_DEFAULT, Redrive, RedrivePlan
 from strandline.console.context import PageContext
-from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, ConsolePage, PageModule, Values
+from strandline.console.declarations import (
+    ActionDone,
+    ActionField,
+    ConsoleAction,
+    ConsolePage,
+    PageModule,
+    PageTable,
+    Values,
+)
 from strandline.console.failures import PageFailed
 from strandline.console.masking import TopicMasks
 from strandline.console.tables import TableHead
@@ -210,6 +218,10 @@ PAGE: Final = ConsolePage(
     question="Why were records given up, and which can be redriven?",
     model=dead_letters,
     template="dead_letters.html",
+    tables=(
+        PageTable("reasons", REASONS),
+        PageTable("letters", LETTERS),
+    ),
     under="queues",
 )
 MODULE: Final = PageModule(pages=(PAGE,), actions=(REDRIVE,))

@@ -11,7 +11,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.doctor.cluster_doctor import look_at_cluster
 from strandline.cli.doctor.findings import Finding, Level
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery
 
 DOCTOR_S: Final = 30.0
 SHOWN_MAX: Final = 200
@@ -97,6 +97,7 @@ PAGE: Final = ConsolePage(
     question="What is wrong or could be safer, and which command mends it?",
     model=doctor,
     template="doctor.html",
+    queries=(PageQuery("level", "Findings of this level alone"),),
     group="Cluster",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -18,7 +18,7 @@ from strandline.cli.group.lag_words import (
 from strandline.cli.group.state import GroupMember, partitions_words, places_json
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.pages.groups import finite, looked, verdict_of
 from strandline.console.tables import TableHead
 from strandline.lag.verdict import LagVerdict
@@ -192,6 +192,10 @@ PAGE: Final = ConsolePage(
     question="Who reads what, how far behind is it, and why did it rebalance?",
     model=group,
     template="group.html",
+    tables=(
+        PageTable("positions", POSITIONS),
+        PageTable("members", MEMBERS),
+    ),
     under="groups",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -12,7 +12,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.group.lag_reading import GroupLag, LagReading, LagWindows
 from strandline.cli.group.lag_words import furthest_behind_s, soonest_loss_s, verdict_words
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.tables import Row, TableHead
 from strandline.lag.verdict import LagVerdict
 
@@ -123,6 +123,7 @@ PAGE: Final = ConsolePage(
     question="Which groups are behind, by how much, and where does that go?",
     model=groups,
     template="groups.html",
+    tables=(PageTable("table", HEADS),),
     group="Readers",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -14,7 +14,7 @@ from strandline.client.cluster_client import ClusterClient
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.failures import PageFailed
 from strandline.console.pages.cluster import shown_node
 from strandline.console.tables import TableHead
@@ -164,6 +164,11 @@ PAGE: Final = ConsolePage(
     question="What does it lead and hold, and which settings are in force on it?",
     model=node,
     template="node.html",
+    tables=(
+        PageTable("directories", DIRECTORIES),
+        PageTable("settings", SETTINGS),
+    ),
+    queries=(PageQuery("all", "true: defaults as well"),),
     under="cluster",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

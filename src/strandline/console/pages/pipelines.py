@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from strandline.cli.common.plain_words import count
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.failures import PageFailed
 from strandline.console.pages.dataset_graph import NODES_MAX, DatasetNode, picture
 from strandline.console.reading.pipeline_reading import KnownPipelines, read_pipelines, state_of
@@ -247,6 +247,7 @@ MODULE: Final = PageModule(
             question="Do the pipelines keep up, and what comes of what?",
             model=pipelines,
             template="pipelines.html",
+            tables=(PageTable("table", HEADS),),
             group="Data",
         ),
         ConsolePage(
@@ -256,6 +257,11 @@ MODULE: Final = PageModule(
             question="How far is each query, and what is being rebuilt?",
             model=pipeline,
             template="pipeline.html",
+            tables=(PageTable("queries", QUERY_HEADS), PageTable("versions", VERSION_HEADS)),
+            queries=(
+                PageQuery("name", "The pipeline", is_required=True),
+                PageQuery("version", "A version; the active one by default"),
+            ),
             under="pipelines",
         ),
     ),

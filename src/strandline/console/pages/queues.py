@@ -22,7 +22,7 @@ from strandline.cli.queue.queue_state import (
 from strandline.cli.queue.reasons import ACQUIRED, AVAILABLE, BEHIND_KEY, UNTIL_TIME
 from strandline.config.resource_settings import DEAD_LETTER_TOPIC
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.tables import Row, TableHead
 
 QUEUES_S: Final = 5.0
@@ -248,6 +248,7 @@ PAGE: Final = ConsolePage(
     question="Which queues have work that waits, is in flight, or is delivered again?",
     model=queues,
     template="queues.html",
+    tables=(PageTable("table", HEADS),),
     group="Readers",
 )
 ONE: Final = ConsolePage(
@@ -257,6 +258,7 @@ ONE: Final = ConsolePage(
     question="What waits, who holds what, and what was given up?",
     model=queue,
     template="queue.html",
+    tables=(PageTable("partitions", PARTITIONS), PageTable("held", HELD)),
     under="queues",
 )
 MODULE: Final = PageModule(pages=(PAGE, ONE))

@@ -13,7 +13,16 @@ from strandline.cli.schema.reasons import CompatReason, ask_registry, level_of
 from strandline.cli.schema.registry_api import SchemaApi
 from strandline.cli.schema.texts import diff_lines, readable
 from strandline.console.context import PageContext
-from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, ConsolePage, PageModule, Values
+from strandline.console.declarations import (
+    ActionDone,
+    ActionField,
+    ConsoleAction,
+    ConsolePage,
+    PageModule,
+    PageQuery,
+    PageTable,
+    Values,
+)
 from strandline.console.failures import PageFailed
 from strandline.console.reading.schema_reading import (
     REGISTRY,
@@ -357,6 +366,7 @@ MODULE: Final = PageModule(
             question="Which schemas are there, and for which topics?",
             model=schemas,
             template="schemas.html",
+            tables=(PageTable("table", HEADS),),
             group="Data",
         ),
         ConsolePage(
@@ -366,6 +376,12 @@ MODULE: Final = PageModule(
             question="What does a value look like, and what changed?",
             model=subject,
             template="subject.html",
+            tables=(PageTable("versions", VERSION_HEADS, ""),),
+            queries=(
+                PageQuery("name", "The subject", is_required=True),
+                PageQuery("version", "A version; the newest by default"),
+                PageQuery("against", "The version to compare with"),
+            ),
             under="schemas",
         ),
     ),

@@ -12,7 +12,7 @@ from strandline.cli.quota.access import open_quotas, read_quotas
 from strandline.cli.quota.words import quota_words
 from strandline.cli.user.credentials import read_users
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.failures import PageFailed
 from strandline.console.tables import TableHead
 from strandline.errors import RequestError
@@ -205,6 +205,17 @@ PAGE: Final = ConsolePage(
     question="Which users are there, what may they do, and why?",
     model=security,
     template="security.html",
+    tables=(
+        PageTable("users", USERS),
+        PageTable("acls", ACLS),
+        PageTable("quotas", QUOTAS),
+    ),
+    queries=(
+        PageQuery("user", "May this user do that, and why?"),
+        PageQuery("operation", "An operation, such as read"),
+        PageQuery("kind", "topic, group, transactional id or cluster"),
+        PageQuery("name", "The name of the resource"),
+    ),
     group="Access",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

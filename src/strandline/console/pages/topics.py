@@ -10,7 +10,7 @@ from strandline.client.cluster_client import ClusterClient
 from strandline.codec.messages.describe_configs_request import DescribeConfigsRequest, DescribeConfigsResource
 from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.reading.cluster_metadata import TopicPlaces
 from strandline.console.tables import TableHead
 
@@ -109,6 +109,8 @@ PAGE: Final = ConsolePage(
     question="Which topics are there, how large are they, how busy, and whose?",
     model=topics,
     template="topics.html",
+    tables=(PageTable("table", HEADS),),
+    queries=(PageQuery("internal", "true: internal topics as well"),),
     group="Data",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -22,7 +22,15 @@ from strandline.cli.txn.holds import PartitionsOfCluster, read_holds
 from strandline.cli.txn.reading import TransactionsFound, read_transaction, read_transactions, require_spoken
 from strandline.cli.txn.state import NEEDS_HELP, OPEN, Hold, Holder, HoldVerdict, TransactionState
 from strandline.console.context import PageContext
-from strandline.console.declarations import ActionDone, ActionField, ConsoleAction, ConsolePage, PageModule, Values
+from strandline.console.declarations import (
+    ActionDone,
+    ActionField,
+    ConsoleAction,
+    ConsolePage,
+    PageModule,
+    PageTable,
+    Values,
+)
 from strandline.console.tables import TableHead
 
 TRANSACTIONS_S: Final = 3.0
@@ -219,6 +227,7 @@ PAGE: Final = ConsolePage(
     question="Which transactions are open, what do they hold back, and what will end them?",
     model=transactions,
     template="transactions.html",
+    tables=(PageTable("table", HEADS),),
     group="Readers",
 )
 MODULE: Final = PageModule(pages=(PAGE,), actions=(ABORT, ABORT_HANGING))

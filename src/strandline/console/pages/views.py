@@ -14,7 +14,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.view.sql_values import as_json_value, shown
 from strandline.client.cluster_client import ClusterClient
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.failures import PageFailed, denied_words
 from strandline.console.reading.user_cluster import TIMEOUT_S
 from strandline.console.tables import TableHead
@@ -242,6 +242,8 @@ MODULE: Final = PageModule(
             question="What do the views hold now?",
             model=views,
             template="views.html",
+            tables=(PageTable("views", HEADS),),
+            queries=(PageQuery("sql", "One SELECT over views"),),
             group="Data",
         ),
     ),

@@ -9,10 +9,15 @@ from urllib.parse import urlencode
 
 from strandline.cli.common.positions import Latest, Position, parse_position
 from strandline.console.context import PageContext
+from strandline.console.declarations import PageQuery
 from strandline.console.failures import PageFailed
 from strandline.console.reading.record_decoding import AUTO, FORMATS, RecordView, payload_decoder, record_filter
 from strandline.console.reading.record_merge import PARTITIONS_READ_MAX, RecordsAsked
 
+DECODING: Final = (
+    PageQuery("decode", f"How values are decoded: {', '.join(filter(None, FORMATS))}; as they look by default"),
+    PageQuery("decode.key", "How keys are decoded"),
+)
 COUNTS: Final = ("50", "100", "250", "500")
 EXPORTED_MAX: Final = 10_000
 TEXT_MAX: Final = 2000

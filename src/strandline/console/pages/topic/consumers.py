@@ -8,7 +8,7 @@ from typing import Any, Final
 from strandline.cli.common.plain_words import count
 from strandline.cli.group.lag_reading import GroupLag, LagReading
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.tables import TableHead
 from strandline.lag.verdict import LagVerdict
@@ -98,6 +98,7 @@ PAGE: Final = ConsolePage(
     question="Who reads it, and how far behind?",
     model=consumers,
     template="topic/answered_table.html",
+    tables=(PageTable("table", HEADS),),
     under="topics",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -9,7 +9,7 @@ from strandline.advice.key_skew import KeySkew, key_words
 from strandline.cli.common.plain_words import count
 from strandline.cli.topic.key_reading import read_key_skew
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.masking import MASK
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.tables import TableHead
@@ -94,6 +94,10 @@ PAGE: Final = ConsolePage(
     question="Which keys are the heaviest, and are partitions filled evenly?",
     model=keys,
     template="topic/keys.html",
+    tables=(
+        PageTable("keys", KEY_HEADS),
+        PageTable("by_partition", PARTITION_HEADS, "partitions"),
+    ),
     under="topics",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from strandline.cli.cluster.state import PartitionState
 from strandline.cli.common.plain_words import count
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.reading.record_merge import PARTITIONS_READ_MAX, read_bounds
 from strandline.console.reading.record_spans import PartitionBounds
@@ -115,6 +115,7 @@ PAGE: Final = ConsolePage(
     question="Where are its partitions, and are all replicas in sync?",
     model=partitions,
     template="topic/partitions.html",
+    tables=(PageTable("table", HEADS),),
     under="topics",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

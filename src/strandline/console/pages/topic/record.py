@@ -9,9 +9,9 @@ from strandline.cli.common.plain_words import size
 from strandline.cli.common.positions import AtOffset
 from strandline.client.failures import TopicMissing
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsoleDownload, ConsolePage, DownloadedFile, PageModule
+from strandline.console.declarations import ConsoleDownload, ConsolePage, DownloadedFile, PageModule, PageQuery
 from strandline.console.failures import PageFailed
-from strandline.console.pages.topic.asking import view_of
+from strandline.console.pages.topic.asking import DECODING, view_of
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.pages.topic.journey import journey_of
 from strandline.console.pages.topic.records import read
@@ -140,6 +140,7 @@ PAGE: Final = ConsolePage(
     question="What is in this record, and where did it go?",
     model=record,
     template="topic/record.html",
+    queries=(*DECODING, PageQuery("in", "A topic to search for records that name this one")),
     under="topics",
 )
 MODULE: Final = PageModule(

@@ -11,9 +11,17 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.common.positions import Latest
 from strandline.client.cluster_client import ClusterClient
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsoleDownload, ConsolePage, ConsoleStream, DownloadedFile, PageModule
+from strandline.console.declarations import (
+    ConsoleDownload,
+    ConsolePage,
+    ConsoleStream,
+    DownloadedFile,
+    PageModule,
+    PageQuery,
+)
 from strandline.console.failures import PageFailed
 from strandline.console.pages.topic.asking import (
+    DECODING,
     EXPORTED_MAX,
     asked_of,
     command_of,
@@ -135,6 +143,17 @@ PAGE: Final = ConsolePage(
     question="Which records are in it?",
     model=records,
     template="topic/records.html",
+    queries=(
+        PageQuery("from", "newest, oldest, an offset, -N before the end, 10m-ago, a time, or @milliseconds"),
+        PageQuery("partition", "Partitions such as 0,2,5-7; all by default"),
+        PageQuery("where", "Conditions as those of `strandline consume --where`, one a line"),
+        PageQuery("grep", "A regular expression that the key or the value must show"),
+        *DECODING,
+        PageQuery("see", "committed: as a reader of committed records sees it"),
+        PageQuery("count", "How many records: 50, 100, 250 or 500"),
+        PageQuery("at", "Where to go on, as PARTITION:OFFSET,...: the marks of the answer before"),
+        PageQuery("live", "1: what a live page begins with"),
+    ),
     under="topics",
 )
 MODULE: Final = PageModule(

@@ -11,7 +11,7 @@ from strandline.cli.common.plain_words import count, setting_value
 from strandline.cli.config.access import ConfigValue, Target, read_entries
 from strandline.cli.config.known_settings import explanations
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
 from strandline.console.failures import PageFailed
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.tables import Row, TableHead
@@ -107,6 +107,8 @@ PAGE: Final = ConsolePage(
     question="Which settings are in force, where do they come from, and what do they mean?",
     model=settings,
     template="topic/settings.html",
+    tables=(PageTable("table", HEADS),),
+    queries=(PageQuery("all", "true: defaults as well"),),
     under="topics",
 )
 MODULE: Final = PageModule(pages=(PAGE,))

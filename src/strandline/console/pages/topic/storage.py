@@ -11,7 +11,7 @@ from strandline.cli.topic.storage_reading import Storage, read_storage
 from strandline.cli.topic.storage_words import compaction_words, is_compacted
 from strandline.cli.topic.topics import described
 from strandline.console.context import PageContext
-from strandline.console.declarations import ConsolePage, PageModule
+from strandline.console.declarations import ConsolePage, PageModule, PageTable
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.tables import TableHead
 
@@ -94,6 +94,7 @@ PAGE: Final = ConsolePage(
     question="What is deleted and compacted next, and when?",
     model=storage,
     template="topic/answered_table.html",
+    tables=(PageTable("table", HEADS),),
     under="topics",
 )
 MODULE: Final = PageModule(pages=(PAGE,))
