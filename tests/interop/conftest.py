@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from bench.brokers import start_kafka, start_strandline
+from bench.brokers import start_strandline
 from bench.kafka_jars import KafkaUnavailable, kafka_class_path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.clients.broker import shared_broker
 from tests.clients.kafka_server import archive_classes
-from tests.interop.conversation import Ledger, write, write_interleaved, write_transactions
+from tests.interop.conversation import Ledger, write
+from tests.interop.kafka_lives import TOPIC_SETTINGS, KafkaLives, live, recorded
 from tests.interop.kafka_tools import Tools
-
-# Small files by Kafka's own means: an index that is full ends its segment.
-TOPIC_SETTINGS = {"index.interval.bytes": "200", "segment.index.bytes": "240"}
-KAFKA_SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.enable": "false",
-    "auto.create.topics.enable": "false",
-}
-
-
-@dataclass(frozen=True)
-class KafkaLives:
-    """The same node twice: what a kill -9 left, and what a clean stop left after more had been written."""
-
-    killed: Path
-    killed_ledger: Ledger
-    clean: Path
-    clean_ledger: Ledger
 
 
 @dataclass(frozen=True)
@@ -46,33 +26,18 @@ class OurLife:
     committed: dict[tuple[str, int], int]
 
 
-@pytest.fixture(scope="session")
-def kafka_lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLives]:
+@pytest.fixture(scope="session", params=["recorded", pytest.param("live", marks=[pytest.mark.slow, pytest.mark.java])])
+def kafka_lives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaLives]:
+    home = tmp_path_factory.mktemp("kafka-lives")
+    if request.param == "recorded":
+        yield recorded(home)
+        return
     try:
         kafka_class_path()
     except KafkaUnavailable as reason:
         pytest.skip(f"no Apache Kafka: {reason}")
-    home = tmp_path_factory.mktemp("kafka-lives")
-    broker = start_kafka(home / "node", settings=KAFKA_SETTINGS)
-    try:
-        ledger = Ledger()
-        broker.create_topic("orders", 2, TOPIC_SETTINGS)
-        broker.create_topic("payments", 1)
-        write(broker.bootstrap, "orders", ledger, rounds=60)
-        write_transactions(broker.bootstrap, "payments", ledger)
-        broker.create_topic("settlements", 1, TOPIC_SETTINGS)
-        write_interleaved(broker.bootstrap, "settlements", ledger, rounds=40)
-        broker.process.kill()
-        broker.process.wait()
-        killed = home / "killed"
-        shutil.copytree(broker.data, killed)
-        killed_ledger = Ledger({name: dict(records) for name, records in ledger.records.items()})
-        broker = broker.started_again()
-        write(broker.bootstrap, "orders", ledger, rounds=10)
-        broker.stop()
-        yield KafkaLives(killed, killed_ledger, broker.data, ledger)
-    finally:
-        broker.discard()
+    with live(home) as lives:
+        yield lives
 
 
 @pytest.fixture(scope="session")

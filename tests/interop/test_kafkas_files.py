@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.interop.conftest import TOPIC_SETTINGS, KafkaLives
 from tests.interop.conversation import Ledger, Sent
+from tests.interop.kafka_lives import TOPIC_SETTINGS, KafkaLives
 from tests.unit.log.engine import append, batch_of
 
 from strandline.codec.columns import decode_batch
@@ -22,8 +22,6 @@ from strandline.log.segment.aborted_transactions import aborted_transactions
 from strandline.log.segment.open_files import OpenFiles
 from strandline.log.segment.time_lookup import find_time
 from strandline.partition.producers import Producers
-
-pytestmark = pytest.mark.java
 
 NOON_MS = 1_700_000_000_000
 CONFIG = TopicConfig().with_overrides(TOPIC_SETTINGS)
@@ -58,7 +56,6 @@ def check_logs(directory: LogDirectory, ledger: Ledger) -> None:
         log.close()
 
 
-@pytest.mark.slow
 def test_after_a_kill(kafka_lives: KafkaLives, tmp_path: Path) -> None:
     shutil.copytree(kafka_lives.killed, tmp_path / "data")
     directory = LogDirectory(tmp_path / "data", disk=RealDisk(), open_files_max=100)
