@@ -185,7 +185,7 @@ def test_a_log_used_as_a_task_queue(cli: CommandLine, bootstrap: str) -> None:
             found = patterns(cli, "--topic", topic).get("log as a task queue on classic groups", {"signs": []})
             return [sign["text"] for sign in found["signs"] if "idle" in sign["text"]]
 
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (signs := idle()):
             assert time.monotonic() < deadline
             for reader in readers:

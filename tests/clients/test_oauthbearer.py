@@ -90,6 +90,7 @@ def test_a_session_ends_with_its_token_and_is_renewed(bootstrap: str) -> None:
     while time.monotonic() < ends_at:
         producer.produce(TOPIC, b"x", on_delivery=lambda error, message: error and lost.append(error))
         assert producer.flush(60) == 0
+        producer.poll(0.02)
     assert lost == []
 
 

@@ -92,7 +92,7 @@ class HttpTarget:
                 self.running -= 1
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < deadline, "the condition did not come true"
             time.sleep(0.001)

@@ -98,7 +98,7 @@ async def test_the_rate_is_kept() -> None:
     begun = time.monotonic()
     found = await batches(quickstart="users", rate="1000", iterations="300")
     assert sum(len(each.records) for each in found) == 300
-    assert 0.2 <= time.monotonic() - begun < 5
+    assert 0.2 <= time.monotonic() - begun < 60
     last = found[-1].offset
     assert last is not None
     assert found[0].records[0].timestamp_ms is not None

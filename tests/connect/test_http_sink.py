@@ -112,7 +112,7 @@ def test_a_tombstone_is_ignored_deleted_or_fails(target: HttpTarget, sinks: Any)
 
 
 def test_keys_keep_their_order_while_others_run_beside_them(target: HttpTarget, sinks: Any) -> None:
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=60)
 
     def answer(request: Request) -> None:
         if request.body.endswith(b":0"):

@@ -72,7 +72,7 @@ def source(**settings: str) -> OtlpSource:
 
 
 def post(port: int, path: str, body: bytes, kind: str, **headers: str) -> tuple[int, str, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         sent = {"Content-Type": kind} | {name.replace("_", "-"): each for name, each in headers.items()}
         connection.request("POST", path, body, sent)

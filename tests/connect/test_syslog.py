@@ -192,9 +192,9 @@ async def test_behind_datagrams_are_dropped_and_counted_while_connections_wait()
 async def test_too_many_connections_and_broken_frames_are_closed() -> None:
     async with opened(source(connections_max="1", udp_listen="")) as syslog:
         assert isinstance(syslog, SyslogSource)
-        with socket.create_connection(("127.0.0.1", syslog.tcp_port), timeout=10) as first:
+        with socket.create_connection(("127.0.0.1", syslog.tcp_port), timeout=60) as first:
             await eventually(lambda: len(syslog._tasks) == 1)
-            with socket.create_connection(("127.0.0.1", syslog.tcp_port), timeout=10) as second:
+            with socket.create_connection(("127.0.0.1", syslog.tcp_port), timeout=60) as second:
                 assert await asyncio.to_thread(second.recv, 1) == b""
             first.sendall(b"9999999 x")
             assert await asyncio.to_thread(first.recv, 1) == b""

@@ -31,7 +31,7 @@ def source(**settings: str) -> WebhookSource:
 
 
 def post(port: int, body: bytes, *, path: str = "/hook", method: str = "POST", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         sent = {"Content-Type": "application/json"} | {name.replace("_", "-"): each for name, each in headers.items()}
         connection.request(method, path, body, sent)
@@ -214,11 +214,11 @@ async def test_memory_and_connections_have_bounds() -> None:
         assert isinstance(hook, WebhookSource)
         assert (await send(hook.port, b'"' + b"x" * 2000 + b'"')) == (503, "too many bytes wait to be written")
         # Two connections that send nothing whole; the third is closed, and then they are.
-        slow = [socket.create_connection(("127.0.0.1", hook.port), timeout=10) for _ in range(2)]
+        slow = [socket.create_connection(("127.0.0.1", hook.port), timeout=60) for _ in range(2)]
         for each in slow:
             each.sendall(b"POST /hook HTTP/1.1\r\nHost: x\r\n")
         await eventually(lambda: len(hook._receiver._tasks) == 2)
-        with socket.create_connection(("127.0.0.1", hook.port), timeout=10) as third:
+        with socket.create_connection(("127.0.0.1", hook.port), timeout=60) as third:
             assert await asyncio.to_thread(third.recv, 10) == b""
         for each in slow:
             assert await asyncio.to_thread(each.recv, 10) == b""
@@ -232,7 +232,7 @@ async def test_a_connection_carries_several_requests_and_broken_ones_end_it() ->
         serving = asyncio.create_task(serve(hook, store))
 
         def talk() -> tuple[list[int], bytes]:
-            connection = http.client.HTTPConnection("127.0.0.1", hook.port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", hook.port, timeout=60)
             statuses = []
             for number in range(3):
                 chunks = iter([b"[", str(number).encode(), b"]"])
@@ -241,7 +241,7 @@ async def test_a_connection_carries_several_requests_and_broken_ones_end_it() ->
                 answer.read()
                 statuses.append(answer.status)
             connection.close()
-            with socket.create_connection(("127.0.0.1", hook.port), timeout=10) as raw:
+            with socket.create_connection(("127.0.0.1", hook.port), timeout=60) as raw:
                 raw.sendall(
                     b"POST /hook HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"
                 )
@@ -272,7 +272,7 @@ async def test_https_and_a_client_that_waits_for_100_continue(tmp_path: Path) ->
         def talk() -> bytes:
             context = ssl.create_default_context(cafile=str(authority.trusted))
             with (
-                socket.create_connection(("127.0.0.1", hook.port), timeout=10) as plain,
+                socket.create_connection(("127.0.0.1", hook.port), timeout=60) as plain,
                 context.wrap_socket(plain, server_hostname="localhost") as wire,
             ):
                 wire.sendall(b"POST /hook HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n")

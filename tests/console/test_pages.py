@@ -118,7 +118,7 @@ async def test_a_topic_is_created_by_one_post(browser: AsgiBrowser, broker: Embe
     assert "Topic clicks was created." in page.words
     # The page after a change shows it, whatever was read before.
     assert "clicks" in (await browser.get("/c/dev/topics?q=clicks")).html.words
-    assert len(AdminClient(broker.client_config).list_topics("clicks", timeout=10).topics["clicks"].partitions) == 4
+    assert len(AdminClient(broker.client_config).list_topics("clicks", timeout=60).topics["clicks"].partitions) == 4
 
 
 async def test_what_the_cluster_refuses_is_said_before_the_confirmation(

@@ -63,7 +63,7 @@ async def test_a_form_without_the_token_of_its_session_changes_nothing(
     # A token without the cookie that it belongs to is none.
     assert (await AsgiBrowser(browser.app).post("/c/dev/do/topic-create", {**CREATE, "csrf": token})).status == 403
     assert (await browser.post_json("/api/v1/clusters/dev/do/topic-create", CREATE)).status == 403
-    assert "stolen" not in AdminClient(broker.client_config).list_topics(timeout=10).topics
+    assert "stolen" not in AdminClient(broker.client_config).list_topics(timeout=60).topics
 
 
 async def test_a_page_of_another_site_changes_nothing_even_with_a_token(browser: AsgiBrowser) -> None:
@@ -145,7 +145,7 @@ async def test_a_console_that_only_reads_changes_nothing(broker: EmbeddedBroker,
     answer = await browser.post("/c/dev/do/topic-create", {**CREATE, "csrf": page.value("csrf")})
     assert answer.status == 403
     assert "read-only" in answer.words
-    assert "stolen" not in AdminClient(broker.client_config).list_topics(timeout=10).topics
+    assert "stolen" not in AdminClient(broker.client_config).list_topics(timeout=60).topics
 
 
 def test_what_is_open_to_others_is_read_only_or_has_tls() -> None:

@@ -97,7 +97,7 @@ def wait_for(
     talk: Talk, entities: list[Any], values: dict[str, float | None], components: list[dict[str, Any]]
 ) -> None:
     """Wait until a broker shows as many entities with these values: Kafka's follows its controller."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         answer = talk.look(DESCRIBE, 1, components=components)
         shown = [{each.key: each.value for each in one.values} for one in answer.entries]

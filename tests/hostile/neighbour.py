@@ -13,7 +13,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 TOPIC = "neighbour"
-WAIT_S_MAX = 30.0
+WAIT_S_MAX = 60.0
 PAUSE_S = 0.005
 
 

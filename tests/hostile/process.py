@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 MIB = 1 << 20
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 SETTLED_S = 0.25
 
 

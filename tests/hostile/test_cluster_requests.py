@@ -59,7 +59,7 @@ class Stage:
         place = self.cluster.nodes[node_id].place
         port = place.controller_port if to in ("active", "passive") else place.port
         assert port is not None
-        with Question("127.0.0.1", port, timeout_s=20.0) as question:
+        with Question("127.0.0.1", port, timeout_s=60.0) as question:
             return question.ask(request, version)
 
 

@@ -226,7 +226,7 @@ def test_garbage_cannot_reach_the_coordinator(broker: EmbeddedBroker) -> None:
             assert outcome(peer, request(sent, 9), 9).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP, "log_level": 0})
     try:
-        (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=20)
+        (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=60)
         assert committed.offset == 0
     finally:
         consumer.close()

@@ -188,7 +188,7 @@ def test_a_signal_while_clients_connect(broker: EmbeddedBroker) -> None:
     def connect() -> None:
         while not ending.is_set():
             try:
-                with Peer(broker.port, timeout_s=10) as peer:
+                with Peer(broker.port, timeout_s=60) as peer:
                     peer.is_served()
             except (OSError, Closed):
                 ending.wait(0.001)

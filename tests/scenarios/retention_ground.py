@@ -45,7 +45,7 @@ def span(bootstrap: str, *, topic: str = TOPIC) -> tuple[int, int]:
     """Log start offset and high watermark, as a consumer is told them."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking"})
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         return low, high
     finally:
         consumer.close()

@@ -32,7 +32,7 @@ from strandline.log.log_directory import LogDirectory
 from strandline.log.trimming import trim_now
 
 NO_SHIM = why_not_available()
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 60.0
 
 
 class RunningNode:

@@ -92,7 +92,7 @@ def broker() -> Iterator[EmbeddedBroker]:
         producer.flush()
         consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": 'a "group"', "enable.auto.commit": False})
         consumer.assign([TopicPartition("orders", 0, 0)])
-        assert len(consumer.consume(40, timeout=20)) == 40
+        assert len(consumer.consume(40, timeout=60)) == 40
         consumer.commit(offsets=[TopicPartition("orders", 0, 40)], asynchronous=False)
         yield log
         consumer.close()

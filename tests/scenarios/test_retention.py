@@ -44,7 +44,7 @@ def broker(shared: EmbeddedBroker) -> Iterator[EmbeddedBroker]:
     """The broker that all tests share, without the topics of the tests before."""
     yield shared
     admin = AdminClient({"bootstrap.servers": shared.bootstrap})
-    names = [name for name in admin.list_topics(timeout=20).topics if not name.startswith("__")]
+    names = [name for name in admin.list_topics(timeout=60).topics if not name.startswith("__")]
     for future in admin.delete_topics(names).values():
         future.result(20)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -113,23 +114,27 @@ def test_names_and_attributes_are_cut() -> None:
     assert all(len(value) == TEXT_BYTES_MAX for _, value in found.attributes)
 
 
+def steps_of(reader: Iterator[object]) -> tuple[int, float, float]:
+    """Return how many steps a reader took, and the processor time of the longest and of all of them."""
+    took_s: list[float] = []
+    while True:
+        began = time.thread_time()
+        if next(reader, 0) == 0:
+            return len(took_s), max(took_s), sum(took_s)
+        took_s.append(time.thread_time() - began)
+
+
 def test_a_reader_comes_up_for_air_however_little_it_finds() -> None:
     # Empty fields at every depth, none of which is a point.
     empty = part(3, b"")
     inner = part(
         1, part(2, part(2, part(1, b"m") + part(5, number_field(4, 1) * 5_000)) + empty * 5_000) + empty * 5_000
     )
-    worst_s = 0.0
-    breaths = 0
     reader = OtlpReader(inner + empty * 5_000).points()
-    while True:
-        began = time.thread_time()
-        if next(reader, 0) == 0:
-            break
-        worst_s = max(worst_s, time.thread_time() - began)
-        breaths += 1
-    assert breaths >= 4 * 5_000 // 256
-    assert worst_s < 0.02, "processor time of one step"
+    assert steps_of(reader)[0] >= 4 * 5_000 // 256
+    # The best of three: a machine adds to a step now and then, to the same one hardly three times.
+    tries = [steps_of(OtlpReader(inner + empty * 5_000).points()) for _ in range(3)]
+    assert min(worst_s / total_s for _, worst_s, total_s in tries) < 0.2, "most of the work is done in one step"
 
 
 def read_or_refuse(payload: bytes) -> None:
