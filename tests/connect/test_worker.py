@@ -161,11 +161,15 @@ def test_a_paused_source_gives_nothing_until_it_goes_on(log: EmbeddedBroker, wor
     committed(log, "pausing", 20)
     worker.set_state("pausing", "PAUSED")
     worker.wait_for("pausing", "PAUSED")
+
+    def gives_nothing() -> bool:
+        before = worker.ask(worker.herder.offsets("pausing"))
+        time.sleep(0.5)
+        return worker.ask(worker.herder.offsets("pausing")) == before
+
     # What it had begun may be committed after it.
-    time.sleep(0.5)
+    wait_until(gives_nothing, "it gives nothing for half a second")
     before = worker.ask(worker.herder.offsets("pausing"))
-    time.sleep(0.5)
-    assert worker.ask(worker.herder.offsets("pausing")) == before
     worker.set_state("pausing", "STARTED")
     worker.wait_for("pausing", "RUNNING")
     wait_until(lambda: worker.ask(worker.herder.offsets("pausing")) != before, "it goes on")
