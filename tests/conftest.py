@@ -1,6 +1,7 @@
 """For all tests: examples of Hypothesis have no time limit, and what Python compiles is kept.
 
-A machine may be busy with four lanes at once, so no example can say how long it may take.
+A machine may be busy with four lanes at once, so no example can say how long it may take. Where slow tests are left
+out, Hypothesis tries fewer examples, too, unless a test says how many it needs.
 """
 
 from __future__ import annotations
@@ -8,10 +9,17 @@ from __future__ import annotations
 import os
 import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("whole", BUSY)
+settings.register_profile("short", BUSY, max_examples=40)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("short" if "not slow" in config.getoption("markexpr") else "whole")
+
 
 # Tests start nodes and commands as processes by the hundred, and without its cache each compiles all it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
