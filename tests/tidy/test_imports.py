@@ -49,8 +49,8 @@ MAY_IMPORT = {
     # command.
     "console": {"advice", "cli", "client", "codec", "documents", "lag", "pipelines", "schemas", "security", "views"}
     | BASE,
-    # Values may have schemas of a registry.
-    "spark": {"client", "codec", "schemas"} | BASE,
+    # Values may have schemas of a registry. Tables of Iceberg and Delta are those of the connectors.
+    "spark": {"client", "codec", "connect", "schemas"} | BASE,
     # Made from the log alone, without Spark: they share its reader of topics into Arrow.
     "views": {"client", "spark", "schemas", "codec"} | BASE,
     # Consumers that run the handlers of a Python program.

@@ -23,6 +23,11 @@ class PathRules:
         """Allow what is below these paths: everything for None, nothing for an empty sequence."""
         self._allowed = None if allowed is None else tuple(Path(each).expanduser().resolve() for each in allowed)
 
+    @property
+    def allowed(self) -> list[str] | None:
+        """The paths that were given; None if everything is allowed."""
+        return None if self._allowed is None else [str(each) for each in self._allowed]
+
     def check(self, path: str | os.PathLike[str]) -> Path:
         """Return the path without symbolic links and `..`. Open this one, so that a link cannot change in between.
 

@@ -70,6 +70,11 @@ class Sink(Connector):
     no_target: ClassVar[str] = "it does not offer that"
     """Why a target cannot be compared or rebuilt, of a sink that lacks the methods for it."""
 
+    @property
+    def process_module(self) -> str | None:
+        """The module of a process that reads the topics and writes to the target by itself; None for most sinks."""
+        return None
+
     @classmethod
     def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
         return [{}] * tasks_max

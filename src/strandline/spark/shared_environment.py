@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT: Final = "strandline"
+FORMATS: Final = (FORMAT, "strandline_iceberg", "strandline_delta")
+"""Each has a function and a map of its own."""
 NAMES: Final = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
 """What Spark puts into it when a stream begins; a test holds that these are all."""
 
 logger = logging.getLogger("strandline.spark.shared_environment")
 
 
-def environment_of(spark: SparkSession) -> Any:
+def environment_of(spark: SparkSession, name: str = FORMAT) -> Any:
     """The map, on Java's side. Spark looks the format up in Python if it has not yet."""
     manager = spark._jsparkSession.sessionState().dataSourceManager()
-    return manager.lookupDataSource(FORMAT).dataSourceCls().envVars()
+    return manager.lookupDataSource(name).dataSourceCls().envVars()
 
 
 def fill(spark: SparkSession) -> None:
@@ -33,10 +35,11 @@ def fill(spark: SparkSession) -> None:
     from py4j.protocol import Py4JError
 
     try:
-        environment = environment_of(spark)
-        for name in NAMES:
-            if not environment.containsKey(name):
-                environment.put(name, "")
+        for each in FORMATS:
+            environment = environment_of(spark, each)
+            for name in NAMES:
+                if not environment.containsKey(name):
+                    environment.put(name, "")
     except Py4JError as error:
         # Another Spark than the one that a test holds these names against; its queries may run all the same.
         logger.warning("queries that start at the same time may fail: %s", error)

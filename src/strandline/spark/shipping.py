@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKAGES: Final = ("strandline", "pyspark_strandline")
+PACKAGES: Final = ("strandline", "pyspark_strandline", "pyspark_strandline_delta", "pyspark_strandline_iceberg")
 DISTRIBUTIONS: Final = ("crc32c", "cramjam", "lz4", "zstandard")
 """What tasks import beside what pyspark itself needs there (pyarrow, numpy, pandas)."""
 

@@ -30,6 +30,7 @@ from strandline.connect.paths import PathRules
 from strandline.connect.plugins import Plugins
 from strandline.connect.sink import Sink
 from strandline.connect.source import Source
+from strandline.connect.tasks.process_task import ProcessTask
 from strandline.connect.tasks.sink_task import SinkTask
 from strandline.connect.tasks.source_task import SourceTask
 from strandline.connect.tasks.task import ConnectTask, TaskContext
@@ -343,7 +344,8 @@ class ConnectWorker:
         if isinstance(connector, Source):
             return SourceTask(context, connector)
         assert isinstance(connector, Sink)
-        return SinkTask(context, connector)
+        module = connector.process_module
+        return SinkTask(context, connector) if module is None else ProcessTask(context, connector, module)
 
     async def _stop_tasks(self, task_ids: Sequence[TaskId]) -> None:
         runners = [self._runners[each] for each in task_ids if each in self._runners]

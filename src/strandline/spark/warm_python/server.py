@@ -43,6 +43,8 @@ WARM: Final = (
     "pandas",
     "pyarrow.compute",
     "pyspark_strandline",
+    "pyspark_strandline_delta",
+    "pyspark_strandline_iceberg",
     "strandline.spark.data_source",
     # What these import when they are first used, which is in each child.
     "strandline.spark.source.batch",

@@ -6,7 +6,7 @@ version. They are part of the commit that adds the rows, and Delta refuses two c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import pyarrow as pa
@@ -17,13 +17,24 @@ from deltalake.fs import DeltaStorageHandler
 from strandline.connect.config import Password, option
 from strandline.connect.failures import ConnectFailed, RetriableFailure
 from strandline.connect.records import TopicPosition
+from strandline.connect.sinks.lake import delta_files
 from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.evolution import small
-from strandline.connect.sinks.lake.lake_table import CommitConflict, LakeTable
+from strandline.connect.sinks.lake.lake_table import (
+    PLAN_NOTE,
+    QUERY_NOTE,
+    BatchMark,
+    CommitConflict,
+    DataFile,
+    FileMarks,
+    LakeTable,
+)
 from strandline.connect.sinks.lake.table_rows import HIDDEN_MARK
 from strandline.connect.sinks.lake.table_sink import TableSink, TableSinkConfig
 
 _AWAY: Final = ("error sending request", "timed out", "timeout", "connection", "dns", "503", "500", "429")
+_HISTORY_MAX: Final = 20
+"""Commits in which the one of the last batch is looked for, to compare its plan."""
 _REMOVED: Final = -1
 """The version of an application whose offset was removed: Delta keeps every application."""
 T = TypeVar("T")
@@ -97,7 +108,7 @@ class DeltaLakeTable(LakeTable):
 
     def drop(self) -> None:
         # A directory without a log is no table, so the log goes first.
-        handler = _asked(self.name, lambda: DeltaStorageHandler(self.name, self._options))
+        handler = _asked(self.name, self._files)
         for part in ("_delta_log", ""):
             _asked(self.name, lambda: handler.delete_dir(part))  # noqa: B023
         self._table = None
@@ -105,6 +116,49 @@ class DeltaLakeTable(LakeTable):
     def offset(self, position: TopicPosition) -> int | None:
         found = None if self._table is None else self._table.transaction_version(self._application(position))
         return None if found == _REMOVED else found
+
+    def last_batch(self, query: str) -> BatchMark | None:
+        if self._table is None:
+            return None
+        table = self._table
+        number = table.transaction_version(_query_application(query))
+        if number is None:
+            return None
+        commits = _asked(self.name, lambda: table.history(_HISTORY_MAX))
+        plans = [str(each.get(PLAN_NOTE, "")) for each in commits if each.get(QUERY_NOTE) == query]
+        return BatchMark(query, number, plans[0] if plans else "")
+
+    def grow(self, columns: pa.Schema) -> None:
+        assert self._table is not None
+        table = self._table
+        self._change(lambda: _append(table, columns.empty_table(), CommitProperties()))
+        self.refresh()
+
+    def write_files(self, rows: pa.Table, directory: str) -> list[DataFile]:
+        assert self._table is not None
+        table = self._table
+        return _asked(self.name, lambda: delta_files.written(table, self._files(), self.name, rows, directory))
+
+    def commit_files(self, files: Sequence[DataFile], marks: FileMarks) -> None:
+        assert self._table is not None
+        table = self._table
+        delta_files.check_written_for(table, self.name, files)
+        applications = [Transaction(self._application(each), offset) for each, offset in marks.offsets.items()]
+        batch = marks.batch
+        if batch is not None:
+            applications.append(Transaction(_query_application(batch.query), batch.number))
+        notes = None if batch is None else batch.notes
+        properties = CommitProperties(app_transactions=applications, custom_metadata=notes)
+        self._change(lambda: delta_files.commit(table, files, properties))
+
+    def remove_files(self, paths: Collection[str]) -> None:
+        _asked(self.name, lambda: delta_files.remove(self._files(), paths))
+
+    def files_below(self, directory: str) -> list[str]:
+        return _asked(self.name, lambda: delta_files.listed(self._files(), directory))
+
+    def _files(self) -> DeltaStorageHandler:
+        return DeltaStorageHandler(self.name, self._options)
 
     def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
         assert self._table is not None
@@ -154,6 +208,10 @@ class DeltaLakeTable(LakeTable):
 
     def _application(self, position: TopicPosition) -> str:
         return f"strandline:{self._connector}:{position.topic}-{position.partition}"
+
+
+def _query_application(query: str) -> str:
+    return f"strandline:query:{query}"
 
 
 def _append(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:

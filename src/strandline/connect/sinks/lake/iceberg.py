@@ -7,7 +7,7 @@ transaction that adds the rows, and they stay when snapshots expire or other wri
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import reduce
 from typing import Final, TypeVar
@@ -34,12 +34,14 @@ from strandline.connect.config import option
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
 from strandline.connect.paths import PathRules
 from strandline.connect.records import TopicPosition
+from strandline.connect.sinks.lake import iceberg_files
 from strandline.connect.sinks.lake.columns import plain_names
 from strandline.connect.sinks.lake.evolution import Widening, small
-from strandline.connect.sinks.lake.lake_table import CommitConflict, LakeTable
+from strandline.connect.sinks.lake.lake_table import BatchMark, CommitConflict, DataFile, FileMarks, LakeTable
 from strandline.connect.sinks.lake.table_sink import TableSink, TableSinkConfig
 
 OFFSET_PREFIX: Final = "strandline.offset"
+BATCH_PREFIX: Final = "strandline.batch"
 _RETRIES: Final = "commit.retry.num-retries"
 _AWAY: Final = (CommitStateUnknownException, ServerError, ServiceUnavailableError, TooManyRequestsError, OSError)
 T = TypeVar("T")
@@ -109,6 +111,51 @@ class IcebergTable(LakeTable):
     def offset(self, position: TopicPosition) -> int | None:
         found = None if self._table is None else self._table.properties.get(self._property(position))
         return None if found is None else int(found)
+
+    def last_batch(self, query: str) -> BatchMark | None:
+        found = None if self._table is None else self._table.properties.get(f"{BATCH_PREFIX}.{query}")
+        if found is None:
+            return None
+        number, _, plan = found.partition(" ")
+        return BatchMark(query, int(number), plan)
+
+    def grow(self, columns: pa.Schema) -> None:
+        assert self._table is not None
+        table = self._table
+
+        def stage() -> Transaction:
+            transaction = table.transaction()
+            with transaction.update_schema() as update:
+                update.union_by_name(columns)
+            return transaction
+
+        self._change(stage)
+        self.refresh()
+
+    def write_files(self, rows: pa.Table, directory: str) -> list[DataFile]:
+        assert self._table is not None
+        table = self._table
+        return _asked(self.name, lambda: iceberg_files.written(table, rows, directory))
+
+    def commit_files(self, files: Sequence[DataFile], marks: FileMarks) -> None:
+        assert self._table is not None
+        table = self._table
+        iceberg_files.check_written_for(table, self.name, files)
+        properties = self._offsets(marks.offsets)
+        batch = marks.batch
+        if batch is not None:
+            properties[f"{BATCH_PREFIX}.{batch.query}"] = f"{batch.number} {batch.plan}".rstrip()
+        self._change(lambda: iceberg_files.stage(table, files, properties, {} if batch is None else batch.notes))
+
+    def remove_files(self, paths: Collection[str]) -> None:
+        assert self._table is not None
+        table = self._table
+        _asked(self.name, lambda: iceberg_files.remove(table, paths))
+
+    def files_below(self, directory: str) -> list[str]:
+        assert self._table is not None
+        table = self._table
+        return _asked(self.name, lambda: iceberg_files.listed(table, directory))
 
     def drop(self) -> None:
         with suppress(NoSuchTableError):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -14,11 +15,50 @@ from strandline.connect.failures import RetriableFailure
 from strandline.connect.records import TopicPosition
 
 COMMIT_ATTEMPTS: Final = 8
+QUERY_NOTE: Final = "strandline.query"
+PLAN_NOTE: Final = "strandline.plan"
 _BACK_OFF_S: Final = 0.05
 
 
 class CommitConflict(Exception):
     """Another writer has changed the table since it was read; nothing was committed."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of rows that lies in a table's directory. Readers do not see it before a commit names it."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    table_id: str
+    """Of the table that it was written for: a table that was made again is another one."""
+    detail: Any
+    """What the commit says of it: partition and statistics, in the form of the table's library."""
+
+
+@dataclass(frozen=True)
+class BatchMark:
+    """A batch of a Spark query."""
+
+    query: str
+    number: int
+    plan: str = ""
+    """A digest of what it reads; empty if that is not known."""
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the history of the table says of its commit."""
+        return {QUERY_NOTE: self.query, "strandline.batch": str(self.number), PLAN_NOTE: self.plan}
+
+
+@dataclass(frozen=True)
+class FileMarks:
+    """What a commit of files stores beside them, so that it is not done twice."""
+
+    offsets: Mapping[TopicPosition, int]
+    """Of a connector: the offsets behind what the table then holds."""
+    batch: BatchMark | None = None
 
 
 class LakeTable:
@@ -51,6 +91,10 @@ class LakeTable:
         """Return the offset behind what the table holds of a partition."""
 
     @abstractmethod
+    def last_batch(self, query: str) -> BatchMark | None:
+        """Return the last batch of a Spark query that the table holds."""
+
+    @abstractmethod
     def set_offsets(self, offsets: Mapping[TopicPosition, int | None]) -> None:
         """Set offsets, without a change of rows; None removes one."""
 
@@ -60,6 +104,26 @@ class LakeTable:
 
         With `deleted`, a row replaces the one with the same key, and rows with the keys in `deleted` are removed.
         """
+
+    @abstractmethod
+    def grow(self, columns: pa.Schema) -> None:
+        """Add columns and widen types to these, without a change of rows."""
+
+    @abstractmethod
+    def write_files(self, rows: pa.Table, directory: str) -> list[DataFile]:
+        """Write rows that have the table's columns to files of new names below a directory of the table."""
+
+    @abstractmethod
+    def commit_files(self, files: Sequence[DataFile], marks: FileMarks) -> None:
+        """Add files and set offsets, or the number of a batch, at once."""
+
+    @abstractmethod
+    def remove_files(self, paths: Collection[str]) -> None:
+        """Remove files that no commit names."""
+
+    @abstractmethod
+    def files_below(self, directory: str) -> list[str]:
+        """Return the paths of all files below a directory of the table."""
 
     @abstractmethod
     def replace(self, fresh: LakeTable, offsets: Mapping[TopicPosition, int]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
+from importlib.util import find_spec
 from typing import Any, Final, Literal, Self
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from strandline.connect.sinks.verifiable import ExpectedRow, TargetKey
 from strandline.runtime.fault_points import fault_point
 
 _ROW: Final = "__row"
+_GROUP_ID: Final = "consumer.override.group.id"
 
 
 class TableSinkConfig(Config):
@@ -61,7 +63,22 @@ class TableSinkConfig(Config):
         default="ignore",
     )
 
+    engine: Literal["local", "spark"] = option(
+        "What reads topics and writes files: the worker's own task, or Spark for large flows.", default="local"
+    )
+    spark_master: str = option("Where Spark runs: local[*], spark://host:7077, yarn, k8s://…", default="local[*]")
+    spark_driver_memory: str | None = option(
+        "Memory of Spark's driver, with a local master of all of it.", default=None
+    )
+    spark_executor_memory: str | None = option("Memory of an executor of Spark.", default=None)
+    spark_cores_max: int | None = option("Cores that Spark takes of its cluster.", default=None, low=1)
+    spark_batch_records_max: Long = option("Records of one commit of Spark.", default=5_000_000, low=1)
+
     def check_all(self) -> Sequence[tuple[str, str]]:
+        if self.engine == "spark":
+            wrong = refused_by_spark(self.properties, is_upsert=self.upsert)
+            if wrong is not None:
+                return [("engine", wrong)]
         if self.upsert and not self.key_fields:
             return [("key.fields", "upsert needs at least one field of the key")]
         if self.table is None and "${topic}" not in self.table_name_format and self.table_name_format:
@@ -121,14 +138,26 @@ class TableSink(Sink):
     def _table(self, name: str) -> LakeTable:
         """Return a table by its name, read again."""
 
+    def table_named(self, name: str) -> LakeTable:
+        """Return a table, read again. The sink has to be open."""
+        return self._table(name)
+
+    @property
+    def process_module(self) -> str | None:
+        return "strandline.spark.lake.connector_process" if self.config.engine == "spark" else None
+
+    @classmethod
+    def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
+        return super().tasks(config, 1 if config.engine == "spark" else tasks_max)
+
     def resume(self, partitions: Sequence[TopicPosition]) -> Mapping[TopicPosition, int]:
         self.revoked(partitions)
         self._places.update(partitions)
         found = {}
-        for name in {self._name_of(each.topic) for each in partitions}:
+        for name in {self.name_of(each.topic) for each in partitions}:
             table = self._table(name)
             for each in partitions:
-                offset = table.offset(each) if self._name_of(each.topic) == name else None
+                offset = table.offset(each) if self.name_of(each.topic) == name else None
                 if offset is not None:
                     found[each] = offset
         return found
@@ -138,10 +167,10 @@ class TableSink(Sink):
 
         Tables that transforms send records to keep their offsets: what they have is not written to them again.
         """
-        for name in {self._name_of(each.topic) for each in offsets}:
+        for name in {self.name_of(each.topic) for each in offsets}:
             table = self._table(name)
             if table.columns() is not None:
-                wanted = {each: offset for each, offset in offsets.items() if self._name_of(each.topic) == name}
+                wanted = {each: offset for each, offset in offsets.items() if self.name_of(each.topic) == name}
                 change(table, partial(table.set_offsets, wanted))
 
     def write(self, batch: SinkBatch) -> None:
@@ -149,7 +178,7 @@ class TableSink(Sink):
         for record in batch:
             position = TopicPosition(record.original_topic, record.original_partition)
             if self._is_wanted(record, position):
-                grouped.setdefault(self._name_of(record.topic), {}).setdefault(position, []).append(record)
+                grouped.setdefault(self.name_of(record.topic), {}).setdefault(position, []).append(record)
         # All rows are made before the first is kept, so a bad record changes nothing.
         made: list[tuple[_Target, TopicPosition, list[pa.Table]]] = []
         for name, parts in grouped.items():
@@ -189,10 +218,10 @@ class TableSink(Sink):
 
     def expected(self, record: SinkRecord) -> ExpectedRow:
         """Return where a record's row is, and its digest."""
-        maker = self._maker(self._target(self._keyed(record.topic)).table)
+        maker = self.maker(self._target(self._keyed(record.topic)).table)
         (row,) = maker.whole(maker.make([record])).to_pylist()
         is_deleted = row.pop(HIDDEN_MARK)
-        key = row_key(self._name_of(record.topic), row, self.config.key_fields)
+        key = row_key(self.name_of(record.topic), row, self.config.key_fields)
         return ExpectedRow(key, None if is_deleted else row_digest(row))
 
     def digests(self, keys: Collection[TargetKey]) -> Mapping[TargetKey, bytes]:
@@ -238,7 +267,7 @@ class TableSink(Sink):
     def _names(self) -> list[str]:
         """Return the tables of the connector's topics, and those that records were sent to."""
         topics = [each.strip() for each in self.config.properties.get("topics", "").split(",") if each.strip()]
-        of_topics = [self._name_of("")] if self.config.table else [self._name_of(each) for each in topics]
+        of_topics = [self.name_of("")] if self.config.table else [self.name_of(each) for each in topics]
         return list(dict.fromkeys([*of_topics, *self._targets]))
 
     def _fresh_names(self) -> list[str]:
@@ -250,28 +279,32 @@ class TableSink(Sink):
         """Return the table of a topic, if its rows have keys."""
         if not self.config.upsert:
             raise ConnectFailed("only a table with upsert=true can be compared with its topic: other rows have no key")
-        return self._name_of(topic)
+        return self.name_of(topic)
 
     def _is_wanted(self, record: SinkRecord, position: TopicPosition) -> bool:
-        if record.offset < self._ends.get(position, 0):
-            return False
+        return record.offset >= self._ends.get(position, 0) and self.is_row(record)
+
+    def is_row(self, record: SinkRecord) -> bool:
+        """Return whether a record becomes a row, or an upsert. Raise RecordFailed for a tombstone that must not be."""
         if record.value is not None or self.config.upsert:
             return True
         if self.config.behavior_on_null_values == "fail":
             raise RecordFailed(f"the record of {record.place} has no value", record)
         return self.config.behavior_on_null_values == "write"
 
-    def _name_of(self, topic: str) -> str:
+    def name_of(self, topic: str) -> str:
+        """Return the table of a topic's records."""
         return (self.config.table or self.config.table_name_format.replace("${topic}", topic)) + self._suffix
 
     def _target(self, name: str) -> _Target:
         found = self._targets.get(name)
         if found is None:
             table = self._table(name)
-            found = self._targets[name] = _Target(table, self._maker(table))
+            found = self._targets[name] = _Target(table, self.maker(table))
         return found
 
-    def _maker(self, table: LakeTable) -> ArrowRows:
+    def maker(self, table: LakeTable) -> ArrowRows:
+        """Return what makes rows for a table, as it is now."""
         config = self.config
         columns = table.columns()
         if columns is None and not config.auto_create:
@@ -303,7 +336,7 @@ class TableSink(Sink):
         after: dict[str, set[str]] = {name: set() for name in names}
         for name in names:
             for position in self._targets[name].rows:
-                home = self._name_of(position.topic)
+                home = self.name_of(position.topic)
                 if home != name and home in after:
                     after[home].add(name)
         try:
@@ -337,7 +370,7 @@ class TableSink(Sink):
             raise always_changed(table)
         target.expected |= ends
         target.rows, target.sent = {}, {}
-        target.maker = self._maker(table)
+        target.maker = self.maker(table)
 
     def _drop_landed(self, target: _Target) -> None:
         """Forget rows of an attempt that was committed, although its answer was lost."""
@@ -352,7 +385,7 @@ class TableSink(Sink):
             else:
                 target.rows.pop(position, None)
         if not target.rows:
-            target.maker = self._maker(target.table)
+            target.maker = self.maker(target.table)
 
     def _check_fence(self, target: _Target, ends: Mapping[TopicPosition, int]) -> None:
         for each in ends:
@@ -374,6 +407,20 @@ class TableSink(Sink):
             fault_point("commit-sent")
         target.table.commit(rows, deleted, ends)
         fault_point("after-commit")
+
+
+def refused_by_spark(properties: Mapping[str, str], *, is_upsert: bool) -> str | None:
+    """Return why engine=spark cannot run a config; None if it can."""
+    overrides = [each for each in properties if each.startswith("consumer.override.") and each != _GROUP_ID]
+    if is_upsert:
+        return "engine=spark only adds rows, and upsert=true replaces some: leave out one of both"
+    if properties.get("errors.tolerance", "none") != "none" or properties.get("errors.deadletterqueue.topic.name"):
+        return "engine=spark leaves out no record: errors.tolerance and dead letters need engine=local"
+    if overrides:
+        return f"engine=spark has a reader of its own, which has no {overrides[0]}: leave it out"
+    if find_spec("pyspark") is None:
+        return "engine=spark needs the package pyspark: pip install 'strandline[spark]'"
+    return None
 
 
 def _last_by_key(rows: pa.Table, key_fields: Sequence[str]) -> tuple[pa.Table, pa.Table]:
