@@ -55,6 +55,8 @@ async def test_settings_are_planned_with_their_cost(browser: AsgiBrowser, broker
         ("topic-settings", {"settings": ""}, "Nothing is to be changed"),
         ("topic-partitions", {"partitions": "2"}, "partitions can only be added"),
         ("topic-partitions", {"partitions": "many"}, "is no number"),
+        ("topic-partitions", {"partitions": "99999999999"}, "is too large"),
+        ("topic-recreate", {"partitions": "many"}, "is no number"),
         ("topic-trim", {"before": "someday"}, "is no position"),
         ("topic-trim", {"before": "all", "partitions": "0,x"}, "x is no partition"),
         ("topic-produce", {"value": "{", "kind": "JSON"}, "The value is no JSON"),

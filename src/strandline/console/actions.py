@@ -22,6 +22,7 @@ from strandline.console.sessions import ConsoleSession
 from strandline.console.visits import Visits, address_of
 
 FIELDS_MAX: Final = 200
+NUMBER_DIGITS_MAX: Final = 20
 FORGED: Final = "This form is not of this console, or too old"
 _FORM: Final = "application/x-www-form-urlencoded"
 
@@ -250,6 +251,8 @@ def _why_wrong(wanted: ActionField, text: str) -> str:
         return "it is missing" if wanted.is_required and wanted.kind != "flag" else ""
     if wanted.kind == "number" and not (text.isascii() and text.removeprefix("-").isdigit()):
         return f"{text} is no number"
+    if wanted.kind == "number" and (len(text) > NUMBER_DIGITS_MAX or abs(int(text)) > wanted.number_max):
+        return f"{text[:20]} is too large"
     if wanted.kind == "choice" and text not in wanted.choices:
         return f"{text} is unknown; expected {', '.join(wanted.choices)}"
     if wanted.kind == "flag" and text != "true":

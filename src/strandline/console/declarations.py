@@ -82,6 +82,7 @@ class ActionField:
     """
     default: str = ""
     hint: str = ""
+    number_max: int = 2**31 - 1
     choices: Sequence[str] = ()
     suggestions: Sequence[str] = ()
     """Texts that the form offers; others are allowed."""

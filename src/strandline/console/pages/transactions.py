@@ -214,7 +214,7 @@ ABORT_HANGING: Final = ConsoleAction(
     consequence="What the producer wrote to {partition} is never seen by readers of committed records.",
     fields=(
         ActionField("partition", "Partition", is_fixed=True),
-        ActionField("start_offset", "From offset", "number", is_fixed=True),
+        ActionField("start_offset", "From offset", "number", number_max=2**63 - 1, is_fixed=True),
     ),
     is_dangerous=True,
     typed="partition",

@@ -72,8 +72,8 @@ async def _require_right_to_create(context: PageContext, values: Values) -> None
             raise
 
 
-def _kept(name: str, label: str) -> ActionField:
-    return ActionField(name, label, is_fixed=True, is_required=False)
+def _kept(name: str, label: str, kind: str) -> ActionField:
+    return ActionField(name, label, kind, is_fixed=True, is_required=False)
 
 
 ACTION: Final = ConsoleAction(
@@ -88,9 +88,9 @@ ACTION: Final = ConsoleAction(
     consequence="Every record of {topic} is deleted for good. The topic begins at offset 0 again.",
     fields=(
         ActionField("topic", "Topic", is_fixed=True),
-        _kept("partitions", "Partitions"),
-        _kept("replicas", "Replicas"),
-        _kept("settings", "Settings"),
+        _kept("partitions", "Partitions", "number"),
+        _kept("replicas", "Replicas", "number"),
+        _kept("settings", "Settings", "area"),
     ),
     is_dangerous=True,
     typed="topic",
