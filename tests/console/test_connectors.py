@@ -106,6 +106,21 @@ async def test_a_connector_is_paused_resumed_and_restarted(connectors: AsgiBrows
     assert (await connectors.get("/c/dev/do/connector-pause?connector=nothing")).status == 404
 
 
+async def test_connectors_are_searched_and_listed_with_their_state(connectors: AsgiBrowser) -> None:
+    await until_state(connectors, "lines-out", "running")
+
+    def is_listed_as(answer: Any, wanted: str) -> bool:
+        return [each["state"] for each in answer.json["table"]["rows"]] == [wanted]
+
+    found = await connectors.until(f"{API}?q=lines-out", lambda answer: is_listed_as(answer, "running"))
+    (row,) = found.json["table"]["rows"]
+    assert (row["connector"], row["kind"]) == ("lines-out", "sink")
+    for verb, state in (("stop", "stopped"), ("resume", "running"), ("pause", "paused"), ("resume", "running")):
+        page = await connectors.get(f"/c/dev/do/connector-{verb}?connector=lines-out")
+        await connectors.post(f"/c/dev/do/connector-{verb}", {"csrf": page.value("csrf"), "connector": "lines-out"})
+        await connectors.until(f"{API}?q=lines-out", lambda answer, state=state: is_listed_as(answer, state))
+
+
 async def test_a_connector_is_created_by_a_form(connectors: AsgiBrowser, worker: ConnectApi, tmp_path: Path) -> None:
     page = await connectors.get("/c/dev/connectors/create?q=file")
     link = next(each for each in page.html.links if "class=FileSink" in each)

@@ -166,6 +166,7 @@ def secured(node: SecuredNode, make_console: MakeConsole) -> ConsoleService:
     return make_console({"dev": node.bootstrap}, given)
 
 
+@pytest.mark.slow
 async def test_no_route_tells_anything_without_a_login(secured: ConsoleService) -> None:
     browser = AsgiBrowser(secured.app)
     token = (await browser.get("/login/dev")).value("csrf")
@@ -183,6 +184,7 @@ async def test_no_route_tells_anything_without_a_login(secured: ConsoleService) 
         assert SECRET not in answer.text
 
 
+@pytest.mark.slow
 async def test_no_route_shows_one_user_what_another_may_read(secured: ConsoleService) -> None:
     alice, bob = AsgiBrowser(secured.app), AsgiBrowser(secured.app)
     assert await log_in(alice, "alice", PASSWORDS["alice"]) == 303
@@ -203,6 +205,7 @@ async def test_no_route_shows_one_user_what_another_may_read(secured: ConsoleSer
         assert f"{SECRET} hers" not in text, route
 
 
+@pytest.mark.slow
 async def test_a_token_of_one_user_is_none_of_another(secured: ConsoleService) -> None:
     alice, bob = AsgiBrowser(secured.app), AsgiBrowser(secured.app)
     assert await log_in(alice, "alice", PASSWORDS["alice"]) == 303
@@ -218,6 +221,7 @@ async def test_a_token_of_one_user_is_none_of_another(secured: ConsoleService) -
             assert answer.status == 403, route
 
 
+@pytest.mark.slow
 async def test_no_route_goes_on_after_the_logout(secured: ConsoleService) -> None:
     browser = AsgiBrowser(secured.app)
     assert await log_in(browser, "alice", PASSWORDS["alice"]) == 303
@@ -268,6 +272,7 @@ def is_harmless(answer: Answer, place: Any) -> None:
     assert "<script>alert" not in answer.text, place
 
 
+@pytest.mark.slow
 async def test_markup_in_what_a_cluster_holds_is_text_on_every_route(
     marked: EmbeddedBroker, make_console: MakeConsole
 ) -> None:
