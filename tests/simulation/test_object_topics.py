@@ -88,7 +88,7 @@ def survives_in_store(options: SimOptions) -> None:
     assert result.transactions_committed > 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (4, 5, 6))])
 def test_leaders_that_die_stop_and_go_on(seed: int) -> None:
     survives_in_store(stored(seed, {"kill": 3, "pause": 3, "isolate": 2, "stop": 1}))
 
