@@ -71,7 +71,7 @@ class ProcessTask(ConnectTask):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=LINE_BYTES_MAX,
-            process_group=0,
+            start_new_session=True,
         )
         assert process.stdin is not None
         halted = [asyncio.ensure_future(each.wait()) for each in (self._is_stopping, self._is_paused)]
