@@ -43,6 +43,7 @@ JSON = {
         ({"upsert": "true", "key.fields": "id"}, "engine=spark only adds rows"),
         ({"errors.tolerance": "all"}, "engine=spark leaves out no record"),
         ({"errors.deadletterqueue.topic.name": "dead"}, "engine=spark leaves out no record"),
+        ({"rate.limit.records": "10"}, r"engine=spark has no rate\.limit\.records"),
         ({"consumer.override.auto.offset.reset": "latest"}, r"has no consumer\.override\.auto\.offset\.reset"),
     ],
 )

@@ -416,6 +416,9 @@ def refused_by_spark(properties: Mapping[str, str], *, is_upsert: bool) -> str |
         return "engine=spark only adds rows, and upsert=true replaces some: leave out one of both"
     if properties.get("errors.tolerance", "none") != "none" or properties.get("errors.deadletterqueue.topic.name"):
         return "engine=spark leaves out no record: errors.tolerance and dead letters need engine=local"
+    limits = [each for each in properties if each.startswith("rate.limit.")]
+    if limits:
+        return f"engine=spark has no {limits[0]}: spark.batch.records.max says how much it takes at once"
     if overrides:
         return f"engine=spark has a reader of its own, which has no {overrides[0]}: leave it out"
     if find_spec("pyspark") is None:
