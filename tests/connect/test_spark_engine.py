@@ -16,15 +16,16 @@ import confluent_kafka
 import pytest
 from tests.connect.sink_records import opened
 
+from strandline.client.cluster_client import ClientSettings
 from strandline.client.fetcher import OffsetRange
-from strandline.connect.failures import ConnectFailed, FencedOut, RetriableFailure
+from strandline.connect.failures import ConnectFailed, FencedOut, RecordFailed, RetriableFailure
 from strandline.connect.records import TopicPosition
 from strandline.connect.sink import Sink
 from strandline.connect.sinks.lake.delta import DeltaSink
 from strandline.connect.sinks.lake.iceberg import IcebergSink
 from strandline.connect.sinks.lake.lake_table import LakeTable
-from strandline.spark.lake.connector_process import check_all_written, failure_of
-from strandline.spark.lake.connector_tasks import RangeWritten
+from strandline.spark.lake.connector_process import check_all_written, commit_offsets, failure_of
+from strandline.spark.lake.connector_tasks import ConnectorJob, RangeWritten, write_range
 from strandline.testing import embedded
 
 CLASSES: dict[str, type[Sink]] = {"iceberg": IcebergSink, "delta": DeltaSink}
@@ -136,6 +137,45 @@ class SparkConnector:
         assert Counter(rows.column("id").to_pylist()) == Counter(range(self.produced))
         ends = [table.offset(TopicPosition("orders", each)) for each in range(3)]
         assert ends == [len(range(each, self.produced, 3)) for each in range(3)]
+
+
+def test_a_task_makes_the_rows_that_the_local_engine_makes(tmp_path: Path) -> None:
+    """In this process, with neither Java nor a worker: a range of a topic becomes files."""
+    with embedded() as broker:
+        broker.create_topic("orders", partitions=3)
+        connector = SparkConnector("delta", broker.bootstrap, tmp_path)
+        connector.produce(6)
+        connector.produce(6, price=1.5)
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", None, "gone", partition=0)
+        producer.produce("orders", "{", "bad", partition=1)
+        assert producer.flush(30) == 0
+
+        def job(**changes: str) -> ConnectorJob:
+            config = connector.config | {"engine": "spark", "include.metadata": "true"} | changes
+            return ConnectorJob("delta", tuple(sorted(config.items())), (), None, ClientSettings(broker.bootstrap))
+
+        written = [write_range(job(), "strandline/a", OffsetRange("orders", at, 1, 5 - at // 2)) for at in (0, 2)]
+        assert [each.records for each in written] == [4, 3]
+        table = connector.table()
+        places = [TopicPosition("orders", at) for at in (0, 2)]
+        offsets = {place: each.offsets.end for place, each in zip(places, written, strict=True)}
+        files = [file for each in written for file in each.files]
+        commit_offsets(table, files, "strandline/a", offsets, dict.fromkeys(places))
+        rows = connector.table().read()
+        found = {row["id"]: (row["price"], row["__key"], row["__offset"]) for row in rows.to_pylist()}
+        assert found == {
+            number: (1.5 if number > 5 else None, str(number), number // 3) for number in (3, 5, 6, 8, 9, 11)
+        }
+        assert connector.table().offset(places[0]) == 5
+        with pytest.raises(RecordFailed, match="value of orders-1 at offset 4 failed"):
+            write_range(job(), "strandline/b", OffsetRange("orders", 1, 0, 5))
+        with pytest.raises(RecordFailed, match="the record of orders-0 at offset 4 has no value"):
+            write_range(job(**{"behavior.on.null.values": "fail"}), "strandline/b", OffsetRange("orders", 0, 0, 5))
+        routed = {"transforms": "r", "transforms.r.type": "RegexRouter", "transforms.r.regex": "orders"}
+        routed_job = job(**routed, **{"transforms.r.replacement": "other"})
+        with pytest.raises(ConnectFailed, match="transforms send records of orders to the table other"):
+            write_range(routed_job, "strandline/b", OffsetRange("orders", 0, 0, 4))
 
 
 @pytest.mark.slow

@@ -111,7 +111,7 @@ def write_range(job: ConnectorJob, directory: str, offsets: OffsetRange) -> Rang
     count = value_bytes = 0
     for messages in _messages(job, offsets):
         records = [each for each in conversion.batch(messages, _fail, 1) if sink.is_row(each)]
-        for each in records:
+        for each in records if conversion.transform is not None else ():
             if sink.name_of(each.topic) != name:
                 raise ConnectFailed(
                     f"transforms send records of {offsets.topic} to the table {sink.name_of(each.topic)}: with "
