@@ -82,6 +82,8 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[str | bytes, int]]
     replica_epoch: int = -1
     """The broker epoch of a follower (15+)."""
+    rack_id: str = ""
+    """Where the consumer is (11+); empty if it does not say."""
 
 
 class Records(Protocol):
@@ -104,6 +106,8 @@ class PartitionData(NamedTuple, Generic[R]):
     """Tagged fields, from version 12 on: see `codec.current_leader`."""
     aborted: Sequence[tuple[int, int]] = ()
     """Transactions that a read_committed reader leaves out: (producer id, first offset)."""
+    preferred_replica: int = -1
+    """The replica that the consumer should read from now on (11+); -1 if it may stay."""
 
 
 def parse_fetch(view: memoryview, at: int, version: int) -> FetchRequest:
@@ -150,10 +154,12 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
                 at = skip_tags(view, at)
             if len(forgotten) > ELEMENTS_MAX:
                 raise MalformedMessage(f"more than {ELEMENTS_MAX} forgotten partitions in one request")
+    rack_id = ""
     if version >= 11:
-        rack_id, at = read_name(view, at, flexible)
-        if rack_id is None:
+        rack, at = read_name(view, at, flexible)
+        if rack is None:
             raise MalformedMessage("a rack id that is null")
+        rack_id = rack
     if flexible:
         if version >= REPLICA_STATE_FROM:
             replica_id, replica_epoch = _read_request_tags(view, at)
@@ -170,6 +176,7 @@ def _parse(view: memoryview, at: int, version: int) -> FetchRequest:
         partitions,
         forgotten,
         replica_epoch,
+        rack_id,
     )
 
 
@@ -257,7 +264,7 @@ def encode_fetch_response(
     flexible = version >= FLEXIBLE_FROM
     head = _RESPONSE_HEAD_7.pack(throttle_ms, error_code, session_id) if version >= 7 else _INT32.pack(throttle_ms)
     # Aborted transactions: null if the request did not ask, empty for a partition that is unknown or refused. Version
-    # 11 added the preferred read replica, always "none".
+    # 11 added the preferred read replica, mostly "none".
     replica = b"\xff\xff\xff\xff" if version >= 11 else b""
     absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica
     between = absent if isolation_level else (b"\x00" if flexible else b"\xff\xff\xff\xff") + replica
@@ -269,13 +276,17 @@ def encode_fetch_response(
         topic = of_topic[0].topic
         text.append(topic if isinstance(topic, bytes) else string(topic, flexible))
         text.append(uvarint(len(of_topic) + 1) if flexible else _INT32.pack(len(of_topic)))
-        for _, partition, error, high_watermark, stable, start, records, tags, aborted in of_topic:
+        for _, partition, error, high_watermark, stable, start, records, tags, aborted, preferred in of_topic:
             if version >= 5:
                 text.append(_RESULT_5.pack(partition, error, high_watermark, stable, start))
             else:
                 text.append(_RESULT_4.pack(partition, error, high_watermark, stable))
             length = 0 if records is None else records.size_bytes
-            if aborted:
+            if preferred >= 0 and version >= 11:
+                among = absent if error and error in ABSENT_CODES else between
+                text.append(_aborted(aborted, flexible) if aborted else among[:-4])
+                text.append(_INT32.pack(preferred))
+            elif aborted:
                 text += (_aborted(aborted, flexible), replica)
             else:
                 text.append(absent if error and error in ABSENT_CODES else between)

@@ -22,6 +22,7 @@ from strandline.config.settings import (
 MIB = 1024 * 1024
 HOUR_MS = 60 * 60 * 1000
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _ADDRESS = r"(\[[0-9A-Fa-f:.%]+\]|[^@:/\[\]\s]+):[0-9]{1,5}"
 
 
@@ -49,6 +50,14 @@ class ClusterSettings:
     )
     broker_rack: str | None = text(
         "broker.rack", None, None, "The rack of this node, sent to clients; replicas are spread over racks."
+    )
+
+    replica_selector_class: str | None = text(
+        "replica.selector.class",
+        None,
+        one_of("org.apache.kafka.common.replica.LeaderSelector", RACK_AWARE_SELECTOR),
+        "With `RackAwareReplicaSelector` a leader sends consumers with `client.rack` to an in-sync replica whose "
+        "`broker.rack` is the same (KIP-392). Classes of one's own cannot be loaded.",
     )
 
     # The quorum.

@@ -8,7 +8,7 @@ A reader that names the epoch of its last record gets the offset where the log w
 
 With read_committed nothing from the last stable offset on is sent, and aborted transactions among the rest are named.
 
-Not yet: preferred replicas.
+A leader sends a consumer that names its rack to a replica there, with `replica.selector.class`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from strandline.codec.fetch import (
     encode_fetch_response,
     parse_fetch,
 )
+from strandline.config.cluster_settings import RACK_AWARE_SELECTOR
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import guard_of, may_replicate
@@ -131,6 +132,8 @@ def _attempt(
     attempt.size_bytes_min = min(request.size_bytes_min, attempt.size_bytes_max)
     attempt.wait_ms = request.wait_ms_max
     attempt.isolation_level = request.isolation_level
+    if node.config.replica_selector_class == RACK_AWARE_SELECTOR:
+        attempt.rack_id = request.rack_id
     attempt.guard = guard
     exchange.on_abandoned = attempt.abandon
     return attempt

@@ -49,6 +49,14 @@ class TierBeginning(NamedTuple):
     """Where the leader's log starts, in the store."""
 
 
+class FollowedState(NamedTuple):
+    """What a follower of an object topic may show to readers."""
+
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
 OnBeginning = Callable[["TierBeginning | None", "BaseException | None"], object]
 OnRecords = Callable[[RemoteRecords | None, BaseException | None], object]
 OnTime = Callable[[FoundTime | None, BaseException | None], object]
@@ -56,6 +64,13 @@ OnTime = Callable[[FoundTime | None, BaseException | None], object]
 
 class Tier(Protocol):
     """The part of one partition that is in the store."""
+
+    @property
+    def follows_index(self) -> bool:
+        """Return whether a follower serves committed records from the store, and none of its local log."""
+
+    def followed(self) -> FollowedState:
+        """Return what such a follower may show. Raises NotLeader if it knows nothing yet."""
 
     def read(self, offset: int, *, size_bytes_max: int, committed_only: bool, then: OnRecords) -> None:
         """Read whole batches from the one with `offset` on. Calls `then` once, perhaps before this returns."""

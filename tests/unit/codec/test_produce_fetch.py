@@ -306,6 +306,7 @@ def flat_fetch(request: fetch_request.FetchRequest, version: int) -> fetch.Fetch
             for index in topic.partitions
         ],
         request.replica_state.replica_epoch,
+        request.rack_id,
     )
 
 
@@ -345,6 +346,7 @@ FETCHED = st.builds(
     tags=st.just(NO_TAGS),
     records=st.none() | st.binary(min_size=1, max_size=300).map(Bytes),
     aborted=st.lists(st.tuples(INT64, INT64), max_size=3),
+    preferred_replica=st.just(-1) | st.integers(0, 2**31 - 1),
 )
 
 
@@ -375,7 +377,7 @@ def compiled_fetch_response(
     results: list[fetch.PartitionData[Bytes]], version: int, session_id: int, error_code: int, isolation_level: int
 ) -> fetch_response.FetchResponse:
     topics: dict[str | bytes, fetch_response.FetchableTopicResponse] = {}
-    for topic, partition, code, high_watermark, stable, start, records, _, aborted in results:
+    for topic, partition, code, high_watermark, stable, start, records, _, aborted, preferred in results:
         of_topic = topics.setdefault(topic, fetch_response.FetchableTopicResponse())
         if isinstance(topic, bytes):
             of_topic.topic_id = uuid.UUID(bytes=topic)
@@ -392,6 +394,7 @@ def compiled_fetch_response(
                 aborted_transactions=None
                 if isolation_level == 0 and code not in fetch.ABSENT_CODES
                 else [fetch_response.AbortedTransaction(producer_id=each, first_offset=at) for each, at in aborted],
+                preferred_read_replica=preferred if version >= 11 else -1,
                 records=b"" if records is None else records.data,
             )
         )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from strandline.broker.tiering.remote_reading import RemoteLog, UnmergedRanges, find_time, read_records, too_late
-from strandline.errors import NotLeader, StrandlineError
+from strandline.errors import DiskFailed, NotLeader, StrandlineError
 from strandline.log.maintenance.retention import LocalPolicy
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
-from strandline.partition.tier import HighestRemote, OnRecords, OnTime, RemoteRecords
+from strandline.partition.tier import FollowedState, HighestRemote, OnRecords, OnTime, RemoteRecords
 from strandline.tiers.copying import local_policy
 from strandline.tiers.records import TieredPartition
 from strandline.tiers.remote_segments import RemoteSegments
+from strandline.tiers.store.failures import ObjectMissing
 from strandline.tiers.store.waiting import LateAnswer, Started, within
 
 if TYPE_CHECKING:
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
 
     from strandline.broker.environment import Environment
     from strandline.broker.tiering.metadata_topic import MetadataTopic
+    from strandline.broker.tiering.objects.followed_partition import FollowedPartition
     from strandline.broker.tiering.remote_cache import RemoteCache
     from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")
 log = logging.getLogger("strandline.tiering")
+
+CATCH_UP_S_MAX: Final = 5.0
+"""Seconds in which a follower reads the metadata of segments; else its client goes to the leader."""
 
 
 class TierOwner(Protocol):
@@ -75,7 +80,49 @@ class PartitionTier:
             raise NotLeader(f"{self.place}: the object store is being opened")
         if not self.is_caught_up:
             raise NotLeader(f"{self.place}: the metadata of its segments in the object store is not read yet")
-        return RemoteLog(self.place, self.partition, self.segments, self._storage.cluster_id, self.ranges)
+        ranges = None if self.ranges is None else self.ranges.frozen()
+        return RemoteLog(self.place, self.partition, self.segments, self._storage.cluster_id, ranges)
+
+    # Of a follower of an object topic
+
+    @property
+    def follows_index(self) -> bool:
+        return self.ranges is not None
+
+    def followed(self) -> FollowedState:
+        return self._followed_partition().state
+
+    def _followed_partition(self) -> FollowedPartition:
+        if self._storage.is_opening or self.ranges is None:
+            raise NotLeader(f"{self.place}: the object store is being opened")
+        return self.ranges.followed()
+
+    def _followed_log(self) -> RemoteLog:
+        """Return what the store has, as far as this node has read the commit log. Raises NotLeader."""
+        followed, ranges = cast("Partition", self._followed_partition()), self.ranges
+        frozen = None if ranges is None else ranges.frozen()
+        return RemoteLog(self.place, followed, self.segments, self._storage.cluster_id, frozen)
+
+    async def _read_followed(self, offset: int, *, size_bytes_max: int, committed_only: bool) -> RemoteRecords:
+        """Read for a consumer of a follower. What is not there may be unknown here: its leader is asked then."""
+        storage, cache = self._storage, self._storage.cache
+        for is_last in (False, True):
+            try:
+                return await read_records(
+                    self._followed_log(), cache, offset, size_bytes_max=size_bytes_max, committed_only=committed_only
+                )
+            except (DiskFailed, ObjectMissing) as error:
+                # A range may be released before the record of its segment comes here, or deleted before the release.
+                if is_last:
+                    raise NotLeader(f"{self.place}: not known here yet at offset {offset}: {error}") from error
+                try:
+                    await within(storage.runtime, CATCH_UP_S_MAX, Started(storage.runtime, self._catch_up()).outcome)
+                except LateAnswer:
+                    raise NotLeader(f"{self.place}: the metadata of its segments is not read yet") from error
+        raise AssertionError("unreachable")
+
+    async def _catch_up(self) -> None:
+        await self._storage.metadata.catch_up(self.place)
 
     def copied_up_to(self) -> int:
         """Return the first offset that the store lacks, as far as is known here."""
@@ -93,14 +140,18 @@ class PartitionTier:
         if not storage.may_read():
             then(RemoteRecords(b"", ()), None)
             return
-        try:
-            remote = self.remote_log()
-        except NotLeader as error:
-            then(None, error)
-            return
-        reading = read_records(
-            remote, storage.cache, offset, size_bytes_max=size_bytes_max, committed_only=committed_only
-        )
+        reading: Coroutine[Any, Any, RemoteRecords]
+        if self.follows_index and not self.partition.is_leader:
+            reading = self._read_followed(offset, size_bytes_max=size_bytes_max, committed_only=committed_only)
+        else:
+            try:
+                remote = self.remote_log()
+            except NotLeader as error:
+                then(None, error)
+                return
+            reading = read_records(
+                remote, storage.cache, offset, size_bytes_max=size_bytes_max, committed_only=committed_only
+            )
         started = Started(storage.runtime, reading)
         if started.outcome.done():
             _report(started, then)

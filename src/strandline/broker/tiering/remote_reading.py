@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from strandline.broker.tiering.remote_cache import RemoteCache, SegmentIndexes
 from strandline.codec.columns import records_of
@@ -21,6 +21,9 @@ from strandline.tiers.remote_segments import RemoteSegments
 from strandline.tiers.store.failures import StoreFailed
 from strandline.tiers.store.waiting import in_thread, pause
 
+if TYPE_CHECKING:
+    from strandline.broker.tiering.objects.followed_partition import FollowedPartition
+
 AHEAD_SHARE: Final = BLOCK_BYTES // 2
 """A reader that is so far in a block will want the next one."""
 
@@ -33,6 +36,12 @@ BATCHES_PER_TURN: Final = 1000
 
 class UnmergedRanges(Protocol):
     """What the store has of a partition of an object topic behind its segments."""
+
+    def frozen(self) -> UnmergedRanges:
+        """Return what there is now, for one read."""
+
+    def followed(self) -> FollowedPartition:
+        """Return what a follower knows of the partition. Raises NotLeader if that is nothing."""
 
     def has(self, offset: int) -> bool: ...
 

@@ -5,7 +5,7 @@ cimport cython
 from strandline.partition.fetch_session cimport FetchSession
 
 cdef class FetchAttempt:
-    cdef public object node, exchange, guard, tiered
+    cdef public object node, exchange, guard, rack_id, tiered
     cdef public FetchSession session
     cdef public int version, isolation_level
     cdef public bint is_full

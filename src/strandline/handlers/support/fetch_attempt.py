@@ -17,6 +17,7 @@ from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.support.context import BrokerServices, Exchange
+from strandline.handlers.support.replica_selection import preferred_replica
 from strandline.log.cold_reads import ColdReads
 from strandline.log.segment.aborted_transactions import aborted_in
 from strandline.log.segment.log_slice import LogSlice
@@ -52,6 +53,7 @@ class FetchAttempt:
         "is_full",
         "isolation_level",
         "node",
+        "rack_id",
         "session",
         "size_bytes_max",
         "size_bytes_min",
@@ -72,6 +74,8 @@ class FetchAttempt:
         self.size_bytes_min = 0
         self.size_bytes_max = 0
         self.isolation_level = 0
+        self.rack_id = ""
+        """Where the consumer is, if replicas are chosen for it."""
         self.wait_ms = 0
         self._available = 0
         self._cold_lookups = 0
@@ -119,7 +123,8 @@ class FetchAttempt:
         visited = session.entries.values() if self.is_full else session.news.values()
         for entry in visited:
             data = self._read(entry, remaining, at_least_one=size == 0)
-            if data.error_code or (data.tags is not NO_TAGS and data.records is None):
+            is_elsewhere = data.preferred_replica >= 0
+            if data.error_code or is_elsewhere or (data.tags is not NO_TAGS and data.records is None):
                 is_urgent = True
                 results.append(data)
                 continue
@@ -151,6 +156,16 @@ class FetchAttempt:
         try:
             if entry.current_leader_epoch >= 0:
                 partition.check_leader_epoch(entry.current_leader_epoch)
+            if not partition.is_leader and partition.tier is not None and partition.tier.follows_index:
+                # Its local log is that of a former leader, and what was not committed there may be other records now.
+                return self._read_tiered(partition, entry, remaining, at_least_one=at_least_one)
+            if self.rack_id and partition.is_leader:
+                preferred = preferred_replica(self.node, partition, self.rack_id, entry.fetch_offset)
+                if preferred >= 0:
+                    stable_offset, start_offset = partition.last_stable_offset, partition.log_start_offset
+                    return PartitionData(
+                        topic, index, 0, high_watermark, stable_offset, start_offset, None, NO_TAGS, (), preferred
+                    )
             if entry.last_fetched_epoch >= 0:
                 diverging = self._divergence(partition, entry)
                 if diverging is not None:

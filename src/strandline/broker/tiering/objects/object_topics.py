@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.tiering.objects.commit_checkpoints import CommitCheckpoints
-from strandline.broker.tiering.objects.commit_topic import CommitTopic
+from strandline.broker.tiering.objects.commit_topic import PLACE, CommitTopic
 from strandline.broker.tiering.objects.object_sweeper import ObjectSweeper
 from strandline.broker.tiering.objects.object_writer import ObjectWriter
 from strandline.broker.tiering.objects.partition_flush import PartitionFlush
@@ -31,7 +31,7 @@ from strandline.replication.in_sync import Proposal
 from strandline.tiers.store.object_store import ObjectStore
 from strandline.tiers.store.waiting import pause, start
 from strandline.tiers.wal.commit_fold import CommittedPartition
-from strandline.tiers.wal.events import STARTS, LeadersClaimed, OffsetsMoved
+from strandline.tiers.wal.events import STARTS, CommitEvent, Key, LeadersClaimed, ObjectCommitted, OffsetsMoved
 
 if TYPE_CHECKING:
     from strandline.broker.maintenance.storage import LogStorage
@@ -72,6 +72,8 @@ class ObjectTopics:
         self.sweeper = ObjectSweeper(environment, services, self.commits, self.checkpoints, lambda: self.store)
         tiering.merges = self.merger
         self.flushes: dict[Partition, PartitionFlush] = {}
+        self._by_key: dict[Key, ObjectPartition] = {}
+        self.commits.on_event = self._on_event
         self._claiming: dict[ObjectPartition, int] = {}
         """Partitions that are about to be led here, and in which leader epoch."""
         self._spoilt: set[ObjectPartition] = set()
@@ -124,6 +126,9 @@ class ObjectTopics:
         if partition in self.flushes or not isinstance(partition, ObjectPartition):
             return
         flush = self.flushes[partition] = PartitionFlush(self.writer, partition)
+        self._by_key[partition.topic_id, partition.index] = partition
+        # Followers serve readers, and lead at once when they are elected: so they read it all the time.
+        self.commits.read(PLACE)
         partition.flusher = flush  # type: ignore[assignment]
         partition.log.on_flush_wanted = partial(flush.flush_soon, partition.log)
         partition.why_full = self._why_not_written
@@ -136,6 +141,7 @@ class ObjectTopics:
         flush = self.flushes.pop(partition, None)
         if flush is not None:
             flush.end()
+            self._by_key.pop((partition.topic_id, partition.index), None)
             self._claiming.pop(flush.partition, None)
             self._spoilt.discard(flush.partition)
 
@@ -165,6 +171,22 @@ class ObjectTopics:
     def _stop_leading(self, partition: ObjectPartition) -> None:
         self.flushes[partition].end()
         self._storage.replicas.on_unled(partition)
+
+    # Following
+
+    def _on_event(self, event: CommitEvent) -> None:
+        if isinstance(event, ObjectCommitted):
+            for each in event.ranges:
+                partition = self._by_key.get(each.key)
+                if partition is not None and not partition.is_leader:
+                    partition.unseen_bytes += each.size_bytes
+                    self._follow(partition)
+
+    def _follow(self, partition: ObjectPartition) -> None:
+        """Have readers of a follower see what is committed."""
+        known = self.commits.fold.partitions.get((partition.topic_id, partition.index))
+        if known is not None:
+            partition.advance(known.end_offset)
 
     # Beginning to lead
 
@@ -269,6 +291,8 @@ class ObjectTopics:
                 self.forget(partition)
             elif partition.is_leader:
                 self._maybe_expand(partition)
+            elif isinstance(partition, ObjectPartition):
+                self._follow(partition)
 
     def _maybe_expand(self, partition: Partition) -> None:
         """Propose that all replicas that are alive are in sync."""

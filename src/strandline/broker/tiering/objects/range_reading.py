@@ -7,10 +7,11 @@ from typing import Final
 
 from crc32c import crc32c
 
+from strandline.broker.tiering.objects.followed_partition import FollowedPartition
 from strandline.broker.tiering.remote_cache import RemoteCache
 from strandline.codec.columns import records_of
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
-from strandline.errors import DiskFailed
+from strandline.errors import DiskFailed, NotLeader
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.tiers.objects import BLOCK_BYTES
@@ -27,15 +28,43 @@ class RangeReader:
     """The ranges of one partition."""
 
     def __init__(
-        self, cache: RemoteCache, fold: Callable[[], CommitFold], cluster_id: str, partition: Partition
+        self,
+        cache: RemoteCache,
+        fold: Callable[[], CommitFold],
+        cluster_id: str,
+        partition: Partition,
+        *,
+        frozen: CommittedPartition | None = None,
     ) -> None:
         self._cache = cache
         self._fold = fold
         self._cluster_id = cluster_id
         self._partition = partition
+        self._frozen = frozen
+
+    def frozen(self) -> RangeReader:
+        """Return a reader of the ranges that there are now.
+
+        A read that has begun goes on with them when they are released: their objects stay for a while, and the aborted
+        transactions in them must not be missed.
+        """
+        known, kept = self.known, CommittedPartition()
+        kept.start_offset, kept.end_offset = known.start_offset, known.end_offset
+        kept.ranges, kept.bases, kept.epochs = list(known.ranges), list(known.bases), known.epochs
+        return RangeReader(self._cache, self._fold, self._cluster_id, self._partition, frozen=kept)
+
+    def followed(self) -> FollowedPartition:
+        """Return what a follower knows of the partition. Raises NotLeader if the commit log was not read so far."""
+        partition = self._partition
+        known = self._fold().partitions.get((partition.topic_id, partition.index))
+        if known is None:
+            raise NotLeader(f"{partition!r}: the commit log is not read yet")
+        return FollowedPartition(partition, known)
 
     @property
     def known(self) -> CommittedPartition:
+        if self._frozen is not None:
+            return self._frozen
         partition = self._partition
         return self._fold().partitions.get((partition.topic_id, partition.index)) or CommittedPartition()
 
