@@ -8,7 +8,8 @@ until a deadline, and then a sentence says what the last attempt met. `coordinat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
@@ -16,12 +17,12 @@ from uuid import UUID
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
+from strandline.client.metadata_walk import walk_metadata
 from strandline.client.security import PLAINTEXT, ClientSecurity, LoginRefused, NotAdmitted, security_of
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
-from strandline.codec.messages.metadata_response import MetadataResponse
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
 
@@ -114,11 +115,23 @@ class ClusterClient:
         self, request: Message, response_class: type[ResponseT], *, version_max: int | None = None
     ) -> ResponseT:
         """The answer of the first broker that gives one: those that are known, then the bootstrap servers."""
+        return self._first(lambda address: self.ask_at(address, request, response_class, version_max=version_max))
+
+    def read_any(self, request: Message, read: Callable[[memoryview, int, int], T]) -> T:
+        """What `read` makes of the answer of the first broker that gives one, as `BrokerConnection.receive_read`."""
+
+        def ask(address: tuple[str, int]) -> T:
+            with self._dropped_on_failure(address):
+                return self.connection(address).ask_read(request, read)
+
+        return self._first(ask)
+
+    def _first(self, ask: Callable[[tuple[str, int]], T]) -> T:
         failure: Disconnected | TimedOut | None = None
         known = [*self._connections, *self._addresses.values(), *self._bootstrap]
         for address in dict.fromkeys(known):
             try:
-                return self.ask_at(address, request, response_class, version_max=version_max)
+                return ask(address)
             except (Disconnected, TimedOut) as error:
                 failure = error
         assert failure is not None, "there is a bootstrap server"
@@ -144,8 +157,13 @@ class ClusterClient:
         *,
         version_max: int | None = None,
     ) -> ResponseT:
-        try:
+        with self._dropped_on_failure(address):
             return self.connection(address).ask(request, response_class, version_max=version_max)
+
+    @contextmanager
+    def _dropped_on_failure(self, address: tuple[str, int]) -> Iterator[None]:
+        try:
+            yield
         except BaseException as error:
             if not isinstance(error, UnsupportedVersion):
                 self.drop(address)
@@ -234,7 +252,10 @@ class ClusterClient:
         self._topics.pop(topic, None)
 
     def _try_topics(self, request: MetadataRequest) -> list[TopicMetadata] | None:
-        answer = self.ask_any(request, MetadataResponse)
+        return self.read_any(request, self._topics_of)
+
+    def _topics_of(self, body: memoryview, at: int, version: int) -> list[TopicMetadata] | None:
+        answer = walk_metadata(body, at, version)
         if answer.brokers:
             self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
             self._controller_id = answer.controller_id

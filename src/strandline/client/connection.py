@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -48,6 +48,7 @@ _Selector: Final = getattr(selectors, "PollSelector", selectors.SelectSelector)
 """Not select(), which knows no descriptor above 1,023: a program may have thousands of files."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,11 @@ class BrokerConnection:
         self.send(request, version)
         return self.receive_message(response_class)
 
+    def ask_read(self, request: Message, read: Callable[[memoryview, int, int], T]) -> T:
+        """Return what `read` makes of the answer, as `receive_read`: for one that is too large to decode at once."""
+        self.send(request, self.version_for(type(request)))
+        return self.receive_read(read)
+
     def send(self, request: Message, version: int) -> None:
         assert self._waiting is None, "one request at a time"
         if self._login_again_s is not None and time.monotonic() > self._login_again_s:
@@ -153,6 +159,15 @@ class BrokerConnection:
         answer, request, version = self._answer(self.timeout_s + wait_s)
         try:
             return read_answer(answer, request, version, response_class)
+        except MalformedMessage as error:
+            raise self._is_none(error) from error
+
+    def receive_read(self, read: Callable[[memoryview, int, int], T]) -> T:
+        """Return what `read` makes of the answer: a view that holds until the next call, where its body begins, and
+        the version."""
+        answer, request, version = self._answer(self.timeout_s)
+        try:
+            return read(answer, answer_body_at(answer, request, version), version)
         except MalformedMessage as error:
             raise self._is_none(error) from error
 

@@ -14,12 +14,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-import pyarrow as pa
-
-from strandline.client.arrow_rows import ArrowDecoder
 from strandline.client.cluster_client import (
     EARLIEST,
     LATEST,
@@ -44,6 +41,9 @@ from strandline.errors import (
     named,
 )
 from strandline.ids import ZERO_UUID, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _NAMES_UP_TO: Final = 12
 """From version 13 on a Fetch names topics by their ids."""
@@ -90,6 +90,9 @@ def read_range(
     client: ClusterClient, offsets: OffsetRange, settings: FetchSettings, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range as Arrow batches of `schema`, in the order of their offsets."""
+    # Loaded here, because numpy and Arrow take 0.4 s and 25 MB, and most readers of answers make no Arrow.
+    from strandline.client.arrow_rows import ArrowDecoder
+
     decoder = ArrowDecoder(schema, offsets.topic, offsets.partition)
     try:
         for start, answer in PartitionFetcher(client, offsets, settings).answers():

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from strandline.client.cluster_client import ClusterClient
 from strandline.client.coordinators import GROUP, ask_coordinator
-from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest
+from strandline.codec.messages.find_coordinator_request import FindCoordinatorRequest
+from strandline.codec.messages.find_coordinator_response import FindCoordinatorResponse
+from strandline.codec.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from strandline.codec.messages.offset_fetch_response import OffsetFetchResponse
-from strandline.errors import ErrorCode, named
+from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 
 _ONE_GROUP_VERSION_MAX: Final = 7
 """The last version of OffsetFetch that asks about one group."""
+_NAMES_VERSION_MAX: Final = 9
+"""The last version of OffsetFetch that names topics."""
+_GROUPS_PER_REQUEST: Final = 100
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,49 @@ def read_positions(
         if each.committed_offset >= 0
     }
     return named(_code_of(answer)), positions
+
+
+def read_many_positions(
+    client: ClusterClient, group_ids: Sequence[str]
+) -> dict[str, dict[tuple[str, int], CommittedPosition]]:
+    """Return the positions of many groups with one request for a hundred of them.
+
+    Groups are left out whose coordinator moves, or is not there, or refuses; so are all if a broker knows only requests
+    about one group.
+    """
+    found: dict[str, dict[tuple[str, int], CommittedPosition]] = {}
+    try:
+        for node, some in _by_coordinator(client, group_ids).items():
+            for begin in range(0, len(some), _GROUPS_PER_REQUEST):
+                part = some[begin : begin + _GROUPS_PER_REQUEST]
+                request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(each, topics=None) for each in part])
+                answer = client.ask_at(node, request, OffsetFetchResponse, version_max=_NAMES_VERSION_MAX)
+                for told in answer.groups:
+                    codes = [each.error_code for topic in told.topics for each in topic.partitions]
+                    if not told.error_code and not any(codes):
+                        found[told.group_id] = {
+                            (topic.name, each.partition_index): CommittedPosition(
+                                each.committed_offset, each.metadata or ""
+                            )
+                            for topic in told.topics
+                            for each in topic.partitions
+                            if each.committed_offset >= 0
+                        }
+    except (Disconnected, TimedOut, UnsupportedVersion):
+        # They are asked for one by one, which finds the next coordinator, or says why there is none.
+        return found
+    return found
+
+
+def _by_coordinator(client: ClusterClient, group_ids: Sequence[str]) -> dict[tuple[str, int], list[str]]:
+    found: dict[tuple[str, int], list[str]] = {}
+    for begin in range(0, len(group_ids), _GROUPS_PER_REQUEST):
+        keys = list(group_ids[begin : begin + _GROUPS_PER_REQUEST])
+        answer = client.ask_any(FindCoordinatorRequest(key_type=GROUP, coordinator_keys=keys), FindCoordinatorResponse)
+        for each in answer.coordinators:
+            if not each.error_code:
+                found.setdefault((each.host, each.port), []).append(each.key)
+    return found
 
 
 def _code_of(answer: OffsetFetchResponse) -> int:

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Final, TypeVar
 
 from strandline.codec.message import Message
-from strandline.codec.message_codec import decode, decode_exact
+from strandline.codec.message_codec import ELEMENTS_MAX, decode, decode_exact
 from strandline.codec.message_codec import encode_into as encode_message_into
 from strandline.codec.messages.response_header import ResponseHeader
 from strandline.errors import ErrorCode, MalformedMessage
@@ -61,4 +61,5 @@ def read_answer(answer: Buffer, request: Message, version: int, response_class: 
         # A version that the broker does not know is answered in version 0, with the code that says so.
         (code,) = _CODE.unpack_from(answer, body_at)
         version = 0 if code == ErrorCode.UNSUPPORTED_VERSION else version
-    return decode_exact(response_class, version, answer, body_at)
+    # No element is shorter than a byte, and lists count, too: an answer about 100,000 partitions has 1,400,000.
+    return decode_exact(response_class, version, answer, body_at, elements_max=max(ELEMENTS_MAX, len(answer) // 2))
