@@ -11,9 +11,8 @@ from strandline.cli.common.plain_words import count
 
 def node_rows(state: ClusterState) -> list[dict[str, Any]]:
     """One row for each node: brokers, and controllers that are nothing else."""
-    leaders = Counter(each.leader for each in state.partitions)
-    replicas = Counter(replica for each in state.partitions for replica in each.replicas)
-    lagging = Counter(replica for each in state.partitions for replica in each.missing)
+    leaders, replicas = state.found.led_by_broker, state.found.replicas_by_broker
+    lagging = Counter(replica for each in state.under_replicated() for replica in each.missing)
     quorum = state.quorum
     addresses = {node.node_id: node.address for node in quorum.voters} if quorum is not None else {}
     silent = set(quorum.silent_voters()) if quorum is not None else set()
@@ -49,7 +48,7 @@ def _state_of(broker: BrokerState | None, *, is_silent: bool) -> str:
 
 def partition_lines(state: ClusterState) -> list[str]:
     """Return the partitions in words: how many there are, and of those that are not whole which and why."""
-    replicas = sum(len(each.replicas) for each in state.partitions)
+    replicas = state.found.replicas_by_broker.total()
     total = f"{count(len(state.partitions), 'partition')}, {count(replicas, 'replica')}"
     lines = []
     offline = state.offline()

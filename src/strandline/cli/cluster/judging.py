@@ -101,7 +101,7 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
             f"{state.why_missing(node_id)}: {count(len(lacking), 'partition')} lack its replica: {listed(lacking)}",
             _advice_on_missing(state, node_id),
         )
-    at_minimum = [each for each in state.partitions if each.is_at_minimum and each.missing]
+    at_minimum = [each for each in state.under_replicated() if each.is_at_minimum]
     if at_minimum:
         yield warning(
             "min-in-sync",
@@ -111,7 +111,7 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
         )
     idle = [broker for broker in state.brokers if not broker.is_up]
     for broker in idle:
-        if not any(broker.node_id in each.replicas for each in state.partitions):
+        if not state.found.replicas_by_broker[broker.node_id]:
             yield warning(
                 "brokers",
                 f"broker {broker.node_id} is down, and no partition needs it",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,12 +51,15 @@ def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
 
 
 def completed(cluster: Cluster, state: ClusterState, *, with_disks: bool = False) -> ClusterState:
-    """Return a state that has only metadata with everything else that the cluster tells."""
+    """Return a state that has only metadata with everything else that the cluster tells.
+
+    Its partitions are the same object if none of them lacks a replica.
+    """
     if is_spoken(cluster):
         state = _told_plainly(cluster, state)
         if with_disks:
             state = replace(state, brokers=tuple(_with_disk(cluster, broker) for broker in state.brokers))
-    return replace(state, partitions=tuple(_with_minimum(cluster, state.partitions)))
+    return replace(state, partitions=_with_minimum(cluster, state.partitions))
 
 
 def _brokers(metadata: Any) -> tuple[BrokerState, ...]:
@@ -210,12 +212,14 @@ def _with_disk(cluster: Cluster, broker: BrokerState) -> BrokerState:
     return replace(broker, disk=disk)
 
 
-def _with_minimum(cluster: Cluster, partitions: Sequence[PartitionState]) -> Iterable[PartitionState]:
+def _with_minimum(cluster: Cluster, partitions: tuple[PartitionState, ...]) -> tuple[PartitionState, ...]:
     """`min.insync.replicas` matters only where a replica is missing, so only those topics are asked about."""
     topics = sorted({each.topic for each in partitions if each.missing or each.leader is None})
+    if not topics:
+        return partitions
     minima = _minima_plainly(cluster, topics) if is_spoken(cluster) else _minima(cluster, topics)
     # Where the setting asks for more than there are, the number of replicas is what Apache Kafka takes.
-    return (
+    return tuple(
         replace(each, in_sync_min=min(minima[each.topic], len(each.replicas))) if each.topic in minima else each
         for each in partitions
     )

@@ -17,9 +17,10 @@ from strandline.cli.common.options import (
     Timeout,
 )
 from strandline.cli.common.output import Output
+from strandline.cli.common.partition_places import leaders_of
 from strandline.cli.common.plain_words import count
 from strandline.cli.group.lag_counts import Lag, read_lags
-from strandline.cli.group.offsets import committed_offsets, partition_leaders, ranges_of
+from strandline.cli.group.offsets import committed_offsets, ranges_of
 from strandline.cli.group.reading import read_group
 from strandline.cli.group.state import GroupDescription, GroupMember, partitions_words, places_json
 from strandline.cli.pipeline.reading import QueryGroup, query_groups
@@ -90,7 +91,7 @@ def _positions(cluster: Cluster, group: GroupDescription) -> list[dict[str, Any]
     admin = cluster.admin()
     committed = committed_offsets(cluster, group.group_id)
     owned = {place: member for member in group.members or () for place in member.owned or ()}
-    leaders = partition_leaders(cluster, admin)
+    leaders = leaders_of(cluster)
     places = sorted(committed.keys() | owned.keys())
     ranges = ranges_of(cluster, admin, [place for place in places if place in leaders])
     known = {place: (start, end) for place, (start, end) in ranges.items() if start is not None and end is not None}

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation, error_name, is_spoken, not_spoken
 from strandline.cli.common.failures import CommandFailed
+from strandline.cli.common.partition_places import brokers_of
 from strandline.cli.common.plain_words import count
-from strandline.cli.group.reading import brokers_of
 from strandline.cli.group.state import Place, partitions_words, places_json
 from strandline.codec.messages.group_history_request import GroupHistoryRequest
 from strandline.codec.messages.group_history_response import GroupHistoryResponse

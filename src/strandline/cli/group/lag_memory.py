@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation, is_spoken
-from strandline.cli.group.reading import brokers_of
+from strandline.cli.common.partition_places import brokers_of
 from strandline.cli.group.state import GroupDescription, Place
 from strandline.codec.messages.group_lag_request import GroupLagRequest
 from strandline.codec.messages.group_lag_response import GroupLagResponse, WatchedPosition

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from strandline.cli.common.client import Cluster, admin_api
 from strandline.cli.common.failures import topic_not_found
+from strandline.cli.common.partition_places import leaders_of
 from strandline.cli.common.record_times import RecordTimes, Spot
 from strandline.cli.group.lag_counts import Unread, count_unread, next_offset, unread_spots
 from strandline.cli.group.lag_memory import remembered
 from strandline.cli.group.lag_topics import TopicFactsReader
-from strandline.cli.group.offsets import committed_by_group, partition_leaders
+from strandline.cli.group.offsets import committed_by_group
 from strandline.cli.group.reading import read_group, read_groups
 from strandline.cli.group.state import GroupDescription, GroupMember, Place
 from strandline.cli.topic.topics import look_up_offsets
@@ -23,6 +25,10 @@ from strandline.lag.objectives import LagObjective
 from strandline.lag.samples import NO_POSITION, UNKNOWN, Sample, Window
 from strandline.lag.verdict import LagJudgement, LagVerdict, judge, worst
 
+T = TypeVar("T")
+
+_FACTS_S = 60.0
+"""Settings of topics are read again after so long, by those who look again and again."""
 # Groups of other kinds keep no offsets of their own in partitions.
 _WITH_POSITIONS = ("classic", "consumer")
 
@@ -118,6 +124,17 @@ class LagWindows:
 
     windows: dict[tuple[str, Place], Window] = field(default_factory=dict)
     known_groups: set[str] = field(default_factory=set)
+    parts: dict[str, tuple[Any, float]] = field(default_factory=dict)
+    """Readers that remember what they have read, by their names, with the times when they were made."""
+
+    def part(self, name: str, make: Callable[[], T], lasts_s: float) -> T:
+        """Return the reader of the look before, unless it is too old."""
+        found = self.parts.get(name)
+        now_s = time.monotonic()
+        if found is None or now_s - found[1] > lasts_s:
+            found = self.parts[name] = make(), now_s
+        kept: T = found[0]
+        return kept
 
     def keep(self, group_ids: Collection[str]) -> None:
         """Drop what belongs to groups that are gone."""
@@ -136,14 +153,17 @@ class LagReading:
         group_id: str | None = None,
         topics: Iterable[str] = (),
         windows: LagWindows | None = None,
+        times_max: int | None = None,
     ) -> None:
+        """`times_max` bounds how many records one look reads for their times; those furthest behind come first."""
         self._cluster = cluster
         self._admin = cluster.admin()
         self._group_id = group_id
         self._topics = frozenset(topics)
-        self._facts = TopicFactsReader(cluster, self._admin)
-        self._times = RecordTimes(cluster)
         self._memory = LagWindows() if windows is None else windows
+        self._facts = self._memory.part("facts", lambda: TopicFactsReader(cluster, self._admin), _FACTS_S)
+        self._times = self._memory.part("times", lambda: RecordTimes(cluster), math.inf)
+        self._times_max = times_max
         self._windows = self._memory.windows
         self._leaders: dict[Place, Any] = {}
 
@@ -153,7 +173,7 @@ class LagReading:
     def look(self) -> list[GroupLag]:
         """All groups, or the one that was asked for, as they are now."""
         seen = self._read_groups()
-        existing = self._existing_topics()
+        existing = self._existing_topics({place[0] for each in seen for place in each.places})
         places = sorted({place for each in seen for place in each.places if place[0] in existing})
         spec_of = admin_api().OffsetSpec
         # Starts first: a log that is trimmed in between must not seem to begin behind its end.
@@ -166,7 +186,11 @@ class LagReading:
                 ranges[place] = start, end
         spots = {spot: None for each in seen for spot in unread_spots(each.committed, ranges)}
         unread = count_unread(self._cluster, self._leaders, spots)
-        times = self._times.read(spot for spot in spots if spot not in unread or unread[spot].records)
+        wanted = [spot for spot in spots if spot not in unread or unread[spot].records]
+        if self._times_max is not None and len(wanted) > self._times_max:
+            wanted.sort(key=lambda spot: spot[1] - ranges[spot[0]][1])
+            del wanted[self._times_max :]
+        times = self._times.read(wanted)
         self._remember(seen)
         at_ms, now_ms = int(time.monotonic() * 1000), int(time.time() * 1000)
         for each in seen:
@@ -266,9 +290,9 @@ class LagReading:
     def _is_wanted(self, topic: str) -> bool:
         return not self._topics or topic in self._topics
 
-    def _existing_topics(self) -> frozenset[str]:
-        self._leaders = partition_leaders(self._cluster, self._admin)
+    def _existing_topics(self, named: set[str]) -> frozenset[str]:
+        self._leaders = leaders_of(self._cluster, named | self._topics)
         existing = frozenset(name for name, _ in self._leaders)
         for topic in sorted(self._topics - existing):
-            raise topic_not_found(topic, existing)
+            raise topic_not_found(topic, frozenset(name for name, _ in leaders_of(self._cluster)))
         return existing

@@ -8,11 +8,13 @@ from typing import Any
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.conversation import is_spoken, own_client
 from strandline.cli.common.failures import CommandFailed
+from strandline.cli.common.partition_places import leaders_of
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import OffsetRange, look_up_offsets
-from strandline.client.group_positions import CommittedPosition, read_positions
+from strandline.client.group_positions import CommittedPosition, read_many_positions, read_positions
 
 PARTITIONS_PER_REQUEST = 1000
+GROUPS_TOGETHER_MIN = 3
 
 
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, CommittedPosition]:
@@ -23,9 +25,12 @@ def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, CommittedP
 def committed_by_group(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Place, CommittedPosition]]:
     if not is_spoken(cluster):
         return _committed_by_librdkafka(cluster, group_ids)
-    found: dict[str, dict[Place, CommittedPosition]] = {}
     with own_client(cluster, "cannot read the offsets of groups") as client:
+        # What moves, or is refused, is asked for one by one: then the failure names the group.
+        found = {} if len(group_ids) < GROUPS_TOGETHER_MIN else read_many_positions(client, group_ids)
         for group_id in group_ids:
+            if group_id in found:
+                continue
             what = f"read the offsets of group {group_id!r}"
             code, found[group_id] = read_positions(client, what, group_id, require_stable=False)
             if code:
@@ -58,21 +63,10 @@ def _committed_by_librdkafka(cluster: Cluster, group_ids: Sequence[str]) -> dict
     return found
 
 
-def partition_leaders(cluster: Cluster, admin: Any) -> dict[Place, Any]:
-    """The broker that leads each partition of the cluster; None where there is none."""
-    with cluster.errors("cannot read the metadata of the cluster"):
-        metadata = admin.list_topics(timeout=cluster.timeout_s)
-    return {
-        (name, index): metadata.brokers.get(partition.leader)
-        for name, topic in metadata.topics.items()
-        for index, partition in sorted(topic.partitions.items())
-    }
-
-
-def existing_partitions(cluster: Cluster, admin: Any) -> dict[str, list[int]]:
+def existing_partitions(cluster: Cluster) -> dict[str, list[int]]:
     """The partitions of every topic."""
     partitions: dict[str, list[int]] = {}
-    for name, index in partition_leaders(cluster, admin):
+    for name, index in leaders_of(cluster):
         partitions.setdefault(name, []).append(index)
     return partitions
 

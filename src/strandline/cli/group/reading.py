@@ -20,6 +20,7 @@ from strandline.cli.common.conversation import (
     is_spoken,
 )
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
+from strandline.cli.common.partition_places import brokers_of
 from strandline.cli.group.state import GroupDescription, GroupMember, Place
 from strandline.codec.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from strandline.codec.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
@@ -85,12 +86,6 @@ def group_not_found(cluster: Cluster, group_id: str) -> NotFound:
 
 
 # ---- over a plain socket
-
-
-def brokers_of(cluster: Cluster) -> list[Any]:
-    with cluster.errors("cannot read the metadata of the cluster"):
-        metadata = cluster.admin().list_topics(timeout=cluster.timeout_s)
-    return [broker for _, broker in sorted(metadata.brokers.items())]
 
 
 def _list(conversation: Conversation, broker_id: int, timeout_s: float) -> list[GroupDescription]:

@@ -94,7 +94,7 @@ def places_to_move(
     tell: Callable[[str], object],
 ) -> list[Place]:
     """The partitions to move. What was named must exist; what the group has read may be gone."""
-    there = existing_partitions(cluster, admin)
+    there = existing_partitions(cluster)
     if isinstance(target, FromFile):
         named = list(target.offsets)
     else:

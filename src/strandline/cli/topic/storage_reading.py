@@ -12,7 +12,7 @@ from typing import Any
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation, is_spoken
 from strandline.cli.common.failures import Unreachable
-from strandline.cli.group.reading import brokers_of
+from strandline.cli.common.partition_places import brokers_of
 from strandline.codec.messages.describe_storage_request import DescribeStorageRequest, StorageTopic
 from strandline.codec.messages.describe_storage_response import DescribeStorageResponse, StoredPartition
 from strandline.errors import ErrorCode

@@ -16,8 +16,8 @@ import typer
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import Conversation
 from strandline.cli.common.failures import CommandFailed, Unreachable
+from strandline.cli.common.partition_places import brokers_of
 from strandline.cli.common.progress import Progress
-from strandline.cli.group.reading import brokers_of
 from strandline.cli.topic.storage_reading import why_unreachable
 from strandline.codec.message import Message
 

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
-from strandline.cli.common.conversation import converse
+from strandline.cli.common.conversation import converse, is_spoken
 from strandline.cli.common.failures import NotFound, topic_not_found
+from strandline.cli.common.partition_places import offsets_of
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import known_topics
+from strandline.client.cluster_client import READ_UNCOMMITTED
 
 # Log start offset and high watermark; None for a partition without a leader.
 OffsetRange = tuple[int | None, int | None]
 
-# A broker that does not know a new leader yet answers UNKNOWN_LEADER_EPOCH; one whose log failed leads in name only.
+# Errors of librdkafka's list; `partition_places` has the reasons.
 _NOT_SERVED = (
     "LEADER_NOT_AVAILABLE",
     "NOT_LEADER_FOR_PARTITION",
@@ -72,6 +74,9 @@ def look_up_offsets(
     """Return the offset of each partition that `spec` asks for; None if it has no leader, or its log failed."""
     if not places:
         return {}
+    if is_spoken(cluster):
+        isolation = options.get("isolation_level")
+        return offsets_of(cluster, places, spec._value, READ_UNCOMMITTED if isolation is None else isolation.value)
     kafka = kafka_api()
     found: dict[tuple[str, int], int | None] = {}
     wanted = {kafka.TopicPartition(topic, partition): spec for topic, partition in places}

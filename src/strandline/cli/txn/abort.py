@@ -153,8 +153,7 @@ def is_of(transaction: TransactionState, key: str) -> bool:
 def _abort_on_partition(
     cluster: Cluster, output: Output, name: str, start_offset: int | None, producer_id: int | None, *, yes: bool
 ) -> None:
-    admin = cluster.admin()
-    there = PartitionsOfCluster(cluster, admin)
+    there = PartitionsOfCluster(cluster)
     place = there.one(name)
     holder = chosen_holder(look_at(cluster, there, place), name, start_offset, producer_id)
     producer = holder.producer

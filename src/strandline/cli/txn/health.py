@@ -28,7 +28,7 @@ def transaction_findings(cluster: Cluster) -> Iterator[Finding]:
     cluster = replace(cluster, timeout_s=min(TIMEOUT_S, cluster.timeout_s))
     try:
         found = read_transactions(cluster, states=OPEN)
-        holds = read_holds(cluster, lambda there: list(there.leaders))
+        holds = read_holds(cluster, lambda there: list(there.leaders), held_only=True)
     except CommandFailed as failure:
         yield note(CHECK, f"the state of transactions is unknown: {failure.message}")
         return

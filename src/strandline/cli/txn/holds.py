@@ -7,13 +7,14 @@ ended in between: a coordinator forgets one only when every partition has its ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.conversation import Conversation, error_name
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed, topic_not_found
+from strandline.cli.common.partition_places import BrokerAddress, brokers_of, leaders_of
 from strandline.cli.common.record_times import RecordTimes
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import look_up_offsets
@@ -22,6 +23,7 @@ from strandline.cli.txn.state import Hold, Holder, HoldVerdict, OpenProducer, ju
 from strandline.codec.messages.describe_producers_request import DescribeProducersRequest, TopicRequest
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 
+_PLACES_PER_LOOK = 10_000
 OpenByPlace = dict[Place, list[OpenProducer]]
 Tell = Callable[[str], object]
 
@@ -29,16 +31,13 @@ Tell = Callable[[str], object]
 class PartitionsOfCluster:
     """Which partitions there are, and who leads them, as one look at the metadata shows it."""
 
-    def __init__(self, cluster: Cluster, admin: Any) -> None:
-        with cluster.errors("cannot read the metadata of the cluster"):
-            metadata = admin.list_topics(timeout=cluster.timeout_s)
-        self.brokers: dict[int, Any] = dict(metadata.brokers)
+    def __init__(self, cluster: Cluster) -> None:
+        leaders = leaders_of(cluster)
+        self.brokers: dict[int, BrokerAddress] = {each.id: each for each in brokers_of(cluster)}
         self.leaders: dict[Place, int] = {
-            (name, partition): each.leader
-            for name, topic in metadata.topics.items()
-            for partition, each in topic.partitions.items()
+            place: -1 if broker is None else broker.id for place, broker in leaders.items()
         }
-        self.topics: frozenset[str] = frozenset(metadata.topics)
+        self.topics: frozenset[str] = frozenset(name for name, _ in leaders)
 
     def named(self, text: str) -> list[Place]:
         """`orders` is all its partitions; `orders-3`, where no topic is called that, is the fourth one."""
@@ -66,22 +65,35 @@ def read_holds(
     choose: Callable[[PartitionsOfCluster], Sequence[Place]],
     *,
     with_times: bool = False,
+    held_only: bool = False,
     tell: Tell = lambda words: None,
 ) -> list[Hold]:
-    """The partitions that `choose` picks, each with what it holds back and why."""
+    """The partitions that `choose` picks, each with what it holds back and why.
+
+    With `held_only` those that hold nothing back are left out, which keeps a look at 100,000 partitions small.
+    """
     admin = cluster.admin()
-    there = PartitionsOfCluster(cluster, admin)
+    there = PartitionsOfCluster(cluster)
     places = list(choose(there))
+    holds: dict[Place, Hold] = {}
+    for begin in range(0, len(places), _PLACES_PER_LOOK):
+        for hold in _looked(cluster, admin, there, places[begin : begin + _PLACES_PER_LOOK]):
+            if hold.held_back or not held_only:
+                holds[hold.place] = hold
+    held = [place for place, hold in holds.items() if hold.held_back]
+    for place, holders in read_holders(cluster, there, held, tell=tell).items():
+        holds[place] = replace(holds[place], holders=tuple(holders))
+    return _with_times(cluster, holds.values()) if with_times else list(holds.values())
+
+
+def _looked(cluster: Cluster, admin: Any, there: PartitionsOfCluster, places: Sequence[Place]) -> Iterator[Hold]:
     spec_of, isolation = admin_api().OffsetSpec, kafka_api().IsolationLevel
     # High watermarks first: then whatever is below the one and above the other was held back when we looked.
     led = [place for place in places if _leader(there, place) is not None]
     ends = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_UNCOMMITTED)
     stable = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_COMMITTED)
-    holds = {place: Hold(*place, _leader(there, place), ends.get(place), stable.get(place)) for place in places}
-    held = [place for place, hold in holds.items() if hold.held_back]
-    for place, holders in read_holders(cluster, there, held, tell=tell).items():
-        holds[place] = replace(holds[place], holders=tuple(holders))
-    return _with_times(cluster, holds.values()) if with_times else list(holds.values())
+    for place in places:
+        yield Hold(*place, _leader(there, place), ends.get(place), stable.get(place))
 
 
 def read_holders(

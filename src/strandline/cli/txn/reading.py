@@ -21,7 +21,7 @@ from strandline.cli.common.conversation import (
     not_spoken,
 )
 from strandline.cli.common.failures import CommandFailed, NotFound, Unreachable, did_you_mean
-from strandline.cli.group.reading import brokers_of
+from strandline.cli.common.partition_places import brokers_of
 from strandline.cli.group.state import Place
 from strandline.cli.txn.state import SinkState, TransactionState, WaitingMarker
 from strandline.client.coordinators import TRANSACTION
