@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,8 @@ from tests.console.made_topics import make_topic, make_topics
 from strandline.console.pages.index import page_modules
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.free_ports import free_port
+from strandline.services.console.console_service import ConsoleService
+from strandline.services.console.console_settings import ConsoleServiceSettings
 
 EVIL = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
 
@@ -214,8 +219,29 @@ async def test_the_first_page_is_small(browser: AsgiBrowser, topics: list[str]) 
     files += [part.split('"')[0] for part in page.text.split('<link rel="stylesheet" href="')[1:]]
     sizes = [len(page.body)]
     for file in files:
-        answer = await browser.get(file)
+        answer = await browser.get(file, accept_encoding="gzip, deflate")
         assert answer.status == 200
         assert "immutable" in answer.headers["cache-control"]
+        assert gzip.decompress(answer.body) == (await browser.get(file)).body
         sizes.append(len(answer.body))
-    assert sum(sizes) < 150_000
+    assert sum(sizes) < 100_000
+
+
+def test_a_console_that_says_ready_takes_connections() -> None:
+    given = {"listeners": "http://127.0.0.1:0", "clusters": "dev", "cluster.dev.bootstrap.servers": "127.0.0.1:1"}
+    refused: list[OSError] = []
+
+    def knock() -> None:
+        # In the loop of the service itself, so that nothing can happen in between.
+        try:
+            socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=10).close()
+        except OSError as error:
+            refused.append(error)
+        service.stop()
+
+    service = ConsoleService(ConsoleServiceSettings.of(given), knock)
+    running = threading.Thread(target=service.run)
+    running.start()
+    running.join(60)
+    assert not running.is_alive()
+    assert refused == []

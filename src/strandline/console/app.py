@@ -6,6 +6,7 @@ Sessions, forged forms, rights of users and the headers that bind browsers are i
 
 from __future__ import annotations
 
+import gzip
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -63,6 +64,7 @@ class ConsoleApp:
         self._files = {
             path.relative_to(STATIC).as_posix(): path.read_bytes() for path in STATIC.rglob("*") if path.is_file()
         }
+        self._packed: dict[str, bytes] = {}
         self._static = renderer.static_version
         routes = ConsoleRoutes(self.visits, self.screens, modules)
         html = routes.html
@@ -120,10 +122,15 @@ class ConsoleApp:
         kind = _TYPES.get(path[path.rfind(".") :], "")
         if content is None or not kind:
             return PlainTextResponse("there is no such file\n", 404)
+        headers = {"Vary": "Accept-Encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            # Only files: pages have secrets, whose size a compressed answer could give away.
+            content = self._packed.get(path) or self._packed.setdefault(path, gzip.compress(content, 9, mtime=0))
+            headers["Content-Encoding"] = "gzip"
         # Under the version of another console the content may be another one, which must not be kept.
         is_own = request.path_params["version"] == self._static
         caching = "public, max-age=31536000, immutable" if is_own else "no-store"
-        return Response(content, media_type=kind, headers={"Cache-Control": caching})
+        return Response(content, media_type=kind, headers=headers | {"Cache-Control": caching})
 
     async def _prefer(self, request: Request, session: ConsoleSession) -> Response:
         form = await read_form(request)

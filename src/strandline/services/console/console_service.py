@@ -21,10 +21,16 @@ class ConsoleService:
     def __init__(self, settings: ConsoleServiceSettings, on_ready: Callable[[], None] = lambda: None) -> None:
         """Raise InvalidConfig if the address is taken or the certificate cannot be used."""
         self._settings = settings
-        self._on_ready = on_ready
         self.console = create_app(settings.console)
         routes = [EveryPath(self._serve)]
-        self._door = HttpDoor(settings.door, routes, lifespan=self._life, on_stop=self.console.stop, has_own_login=True)
+        self._door = HttpDoor(
+            settings.door,
+            routes,
+            lifespan=self._life,
+            on_stop=self.console.stop,
+            on_ready=on_ready,
+            has_own_login=True,
+        )
 
     @property
     def app(self) -> ASGIApp:
@@ -56,7 +62,6 @@ class ConsoleService:
 
     @contextlib.asynccontextmanager
     async def _life(self, app: Any) -> AsyncIterator[None]:
-        self._on_ready()
         try:
             yield
         finally:

@@ -54,8 +54,8 @@ class HttpDoor:
 
     `routes` are Starlette's, each with a right (`declared_rights`). `handlers` turn exceptions of routes into answers;
     `lifespan` is entered before the first request and left after the last one. `on_stop` is called when the service is
-    to stop, so that answers without an end can end. A service with a login of its own has public routes alone, and the
-    guard asks the cluster nothing.
+    to stop, so that answers without an end can end; `on_ready` when connections are taken. A service with a login of
+    its own has public routes alone, and the guard asks the cluster nothing.
     """
 
     def __init__(
@@ -66,6 +66,7 @@ class HttpDoor:
         handlers: Mapping[Any, Handler] | None = None,
         lifespan: Lifespan[Any] | None = None,
         on_stop: Callable[[], object] = lambda: None,
+        on_ready: Callable[[], object] = lambda: None,
         has_own_login: bool = False,
     ) -> None:
         """Raise InvalidConfig if the address is taken or the certificate cannot be used."""
@@ -103,7 +104,8 @@ class HttpDoor:
         self._listening = _bind(settings)
         self.port = int(self._listening.getsockname()[1])
         """The port that the service listens on; chosen by the machine if the settings have 0."""
-        self._server = _Server(config, self._listening, None if self._tls is None else self._tls.context, on_stop)
+        context = None if self._tls is None else self._tls.context
+        self._server = _Server(config, self._listening, context, on_ready, on_stop)
 
     @property
     def is_ready(self) -> bool:
@@ -154,9 +156,11 @@ class _Server(uvicorn.Server):
         config: uvicorn.Config,
         listening: socket.socket,
         context: Callable[[], ssl.SSLContext] | None,
+        on_ready: Callable[[], object],
         on_stop: Callable[[], object],
     ) -> None:
         super().__init__(config)
+        self._on_ready = on_ready
         self._on_stop = on_stop
         self._listening = listening
         self._context = context
@@ -185,6 +189,7 @@ class _Server(uvicorn.Server):
         self._listening.listen(_BACKLOG)
         self._watch()
         self.started = True
+        self._on_ready()
 
     async def on_tick(self, counter: int) -> bool:
         if counter % _TICKS_A_SECOND == 0:
