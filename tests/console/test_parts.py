@@ -12,7 +12,7 @@ from strandline.cli.cluster.state import BrokerState, ClusterState, PartitionSta
 from strandline.console.events import StreamEvent, event_stream, failure_event
 from strandline.console.masking import MASK, TopicMasks, parse_mask
 from strandline.console.reading.changes import changes_between
-from strandline.console.reading.kept_value import KeptValue
+from strandline.console.reading.kept_value import WAIT_S, KeptValue
 from strandline.console.rendering import visible
 from strandline.console.tables import TableHead, TableView
 from strandline.errors import Disconnected, InvalidConfig
@@ -136,6 +136,24 @@ async def test_an_old_answer_is_shown_while_a_newer_one_is_on_its_way() -> None:
     question.may_answer.set()
     question.now = 4.0
     assert (await question.kept.get(2.0)).value == 2
+
+
+async def test_who_comes_while_a_slow_question_is_asked_again_does_not_wait() -> None:
+    question = Question()
+    question.may_answer.clear()
+    first = asyncio.create_task(question.kept.get(2.0))
+    await question.is_out.wait()
+    question.now = 1.0
+    assert question.kept.first_asked_s == 1.0
+    question.may_answer.set()
+    await first
+    assert question.kept.first_asked_s == 0.0
+    # It took a second, so that after nine it is asked again, and what is known is given out at once.
+    question.now = 10.0
+    question.may_answer.clear()
+    known = await asyncio.wait_for(question.kept.get(2.0), timeout=WAIT_S / 2)
+    assert known.value == 1
+    question.kept.cancel()
 
 
 async def test_a_silent_cluster_does_not_take_away_what_is_known() -> None:

@@ -17,8 +17,11 @@ from strandline.console.tables import Row, TableHead
 from strandline.lag.verdict import LagVerdict
 
 LAG_S: Final = 5.0
+TIMES_MAX: Final = 500
+"""Records that one look reads for their times: in a cluster of thousands of groups the rest has none for now."""
 ALL_GROUPS: Final = "groups.windows"
 _GOOD: Final = (LagVerdict.OK, LagVerdict.NO_POSITION, LagVerdict.CATCHING_UP)
+_UNREAD: Final = {"level": "unknown", "text": "How far groups are behind is not known yet."}
 _LOSES: Final = (LagVerdict.LOST_DATA, LagVerdict.WILL_LOSE_DATA, LagVerdict.STALLED)
 
 
@@ -49,7 +52,7 @@ async def read_lags(context: PageContext) -> list[GroupLag]:
     windows: LagWindows = shared.memory.setdefault(ALL_GROUPS, LagWindows())
 
     async def ask() -> list[GroupLag]:
-        return await shared.in_thread(lambda: looked(LagReading(shared.cluster, windows=windows)))
+        return await shared.in_thread(lambda: looked(LagReading(shared.cluster, windows=windows, times_max=TIMES_MAX)))
 
     return await context.reading.know("lags", ask, LAG_S)
 
@@ -64,7 +67,9 @@ def looked(reading: LagReading) -> list[GroupLag]:
 
 async def groups(context: PageContext) -> Mapping[str, Any]:
     """Answer which groups are behind."""
-    found = await read_lags(context)
+    reading = context.reading
+    told = await reading.part("Groups", read_lags(context), None, wait_s=reading.patience_s("lags"))
+    found = told or []
     rows = [
         {
             "group": each.group_id,
@@ -83,14 +88,14 @@ async def groups(context: PageContext) -> Mapping[str, Any]:
     ]
     rows.sort(key=lambda row: str(row["group"]))
     return {
-        "verdict": verdict(found),
+        "verdict": _UNREAD if told is None else verdict(found),
         "table": context.table(
             HEADS,
             rows,
             caption="Groups",
             searched=("group", "state", "verdict", "why"),
             sort="-behind_s",
-            empty="There is no group yet: a consumer with a group.id makes one.",
+            empty="There is no group yet: a consumer with a group.id makes one." if told is not None else "",
         ),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -30,15 +31,19 @@ async def overview(context: PageContext) -> Mapping[str, Any]:
     """Answer whether the cluster is well."""
     reading = context.reading
     state = await reading.state()
-    findings = await reading.part("The judgement", reading.findings(), [])
-    sizes = await reading.part("Sizes", reading.sizes(), {}, wait_s=WAIT_S)
-    rates = await reading.part("Rates", reading.rates(), {}, wait_s=WAIT_S)
+    findings, sizes, rates, chart, changes = await asyncio.gather(
+        reading.part("The judgement", reading.findings(), [], wait_s=reading.patience_s("findings")),
+        reading.part("Sizes", reading.sizes(), {}, wait_s=WAIT_S),
+        reading.part("Rates", reading.rates(), {}, wait_s=min(WAIT_S, reading.patience_s("offsets"))),
+        reading.part("Throughput", _chart(context), None, wait_s=WAIT_S),
+        _changes(context, state),
+    )
     return {
         "verdict": verdict(findings),
         "findings": [_as_object(each) for each in sorted(findings, key=lambda each: _ORDER[each.level])],
-        "changes": _changes(context, state),
+        "changes": changes,
         "figures": _figures(state, sizes, rates),
-        "chart": await reading.part("Throughput", _chart(context), None, wait_s=WAIT_S),
+        "chart": chart,
     }
 
 
@@ -62,7 +67,7 @@ def _as_object(finding: Finding) -> dict[str, Any]:
 
 def _figures(state: ClusterState, sizes: Mapping[str, int], rates: Mapping[str, float]) -> list[dict[str, Any]]:
     live, under, offline = len(state.live_brokers()), len(state.under_replicated()), len(state.offline())
-    topics = len({each.topic for each in state.partitions})
+    topics = len(state.topics)
     leader = None if state.quorum is None or state.quorum.leader_id < 0 else state.quorum.leader_id
     usable = [broker.disk.usable_bytes for broker in state.brokers if broker.disk is not None]
     room = min((each for each in usable if each is not None), default=None)
@@ -79,7 +84,7 @@ def _figures(state: ClusterState, sizes: Mapping[str, int], rates: Mapping[str, 
     ]
 
 
-def _changes(context: PageContext, state: ClusterState) -> list[dict[str, Any]]:
+async def _changes(context: PageContext, state: ClusterState) -> list[dict[str, Any]]:
     """Return what changed since the console looks at this cluster, the newest first."""
     memory = context.reading.shared.memory
     before = memory.get("overview.state")
@@ -88,7 +93,8 @@ def _changes(context: PageContext, state: ClusterState) -> list[dict[str, Any]]:
         memory["overview.state"] = state
         if before is not None:
             now_ms = time.time_ns() // 1_000_000
-            kept.extend({"at_ms": now_ms, "text": text} for text in changes_between(before, state))
+            found = await context.reading.shared.in_thread(lambda: list(changes_between(before, state)))
+            kept.extend({"at_ms": now_ms, "text": text} for text in found)
     return list(reversed(kept))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,7 +12,6 @@ from strandline.codec.messages.describe_configs_request import DescribeConfigsRe
 from strandline.codec.messages.describe_configs_response import DescribeConfigsResponse
 from strandline.console.context import PageContext
 from strandline.console.declarations import ConsolePage, PageModule, PageQuery, PageTable
-from strandline.console.reading.cluster_metadata import TopicPlaces
 from strandline.console.tables import TableHead
 
 OWNER: Final = "strandline.owner"
@@ -39,15 +39,17 @@ async def topics(context: PageContext) -> Mapping[str, Any]:
     metadata = await reading.metadata()
     shows_internal = context.choice("internal", ("", "true")) == "true"
     wanted = [each for each in metadata.topics.values() if shows_internal or not each.is_internal]
-    sizes = await reading.part("Sizes", reading.sizes(), {}, wait_s=WAIT_S)
-    offsets = await reading.part("Offsets", reading.offsets(), None, wait_s=WAIT_S)
-    rates = await reading.part("Rates", reading.rates(), {}, wait_s=WAIT_S)
-    owners = await reading.part("Owners", owners_of(context), {}, wait_s=WAIT_S)
+    sizes, offsets, rates, owners = await asyncio.gather(
+        reading.part("Sizes", reading.sizes(), {}, wait_s=_wait_s(context, ("disks", frozenset()))),
+        reading.part("Offsets", reading.offsets(), None, wait_s=_wait_s(context, "offsets")),
+        reading.part("Rates", reading.rates(), {}, wait_s=_wait_s(context, "offsets")),
+        reading.part("Owners", owners_of(context), {}, wait_s=_wait_s(context, "owners")),
+    )
     rows = [
         {
             "topic": each.name,
             "is_internal": each.is_internal,
-            "health": _health(each),
+            "health": each.health,
             "partitions": len(each.partitions),
             "replication_factor": each.replication_factor,
             "size_bytes": sizes.get(each.name),
@@ -68,12 +70,8 @@ async def topics(context: PageContext) -> Mapping[str, Any]:
     }
 
 
-def _health(topic: TopicPlaces) -> str:
-    if topic.error_code:
-        return "unknown"
-    if any(each.leader is None for each in topic.partitions):
-        return "offline"
-    return "replicas missing" if any(each.missing for each in topic.partitions) else "ok"
+def _wait_s(context: PageContext, key: Hashable) -> float:
+    return min(WAIT_S, context.reading.patience_s(key))
 
 
 async def owners_of(context: PageContext) -> dict[str, str]:

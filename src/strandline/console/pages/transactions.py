@@ -75,7 +75,9 @@ async def _read(context: PageContext) -> tuple[TransactionsFound, list[Hold]]:
     def work() -> tuple[TransactionsFound, list[Hold]]:
         require_spoken(shared.cluster)
         found = read_transactions(shared.cluster, states=OPEN, tell=told.append)
-        holds = read_holds(shared.cluster, lambda there: sorted(there.leaders), with_times=True, tell=told.append)
+        holds = read_holds(
+            shared.cluster, lambda there: sorted(there.leaders), with_times=True, held_only=True, tell=told.append
+        )
         return found, sorted((each for each in holds if each.held_back), key=lambda each: -each.held_back)
 
     answer = await context.reading.know("transactions", lambda: shared.in_thread(work), TRANSACTIONS_S)
@@ -165,7 +167,7 @@ async def abort(context: PageContext, values: Values) -> ActionDone:
 def _hanging(context: PageContext, values: Values) -> tuple[PartitionsOfCluster, tuple[str, int], Holder]:
     cluster, name = context.reading.cluster, values["partition"]
     require_spoken(cluster)
-    there = PartitionsOfCluster(cluster, cluster.admin())
+    there = PartitionsOfCluster(cluster)
     place = there.one(name)
     holder = chosen_holder(look_at(cluster, there, place), name, int(values["start_offset"]), None)
     require_hanging(holder, name)

@@ -20,6 +20,8 @@ def changes_between(before: ClusterState, after: ClusterState) -> Iterator[str]:
         yield f"Broker {node_id} is there"
     if before.quorum is not None and after.quorum is not None and before.quorum.leader_id != after.quorum.leader_id:
         yield f"Node {after.quorum.leader_id} leads the quorum now; before it was {before.quorum.leader_id}"
+    if before.partitions is after.partitions:
+        return
     yield from _topics(before, after)
     leaders = {(each.topic, each.index): each.leader for each in before.partitions}
     moved = [
@@ -37,7 +39,7 @@ def changes_between(before: ClusterState, after: ClusterState) -> Iterator[str]:
 
 
 def _topics(before: ClusterState, after: ClusterState) -> Iterator[str]:
-    were, are = {each.topic for each in before.partitions}, {each.topic for each in after.partitions}
+    were, are = before.topics, after.topics
     if made := sorted(are - were):
         yield f"{count(len(made), 'topic')} created: {_listed(made)}"
     if gone := sorted(were - are):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from strandline.cli.cluster.judging import judged
+from strandline.cli.cluster.cluster_rows import node_rows
+from strandline.cli.cluster.judging import health_findings, judged
 from strandline.cli.cluster.reading import completed
-from strandline.cli.cluster.state import ClusterState, PartitionState
+from strandline.cli.cluster.state import ClusterState, DiskState, PartitionState
 from strandline.cli.doctor.findings import Finding
 from strandline.client.cluster_client import LATEST, READ_UNCOMMITTED, ClusterClient
 from strandline.codec.message import Message
@@ -21,7 +23,7 @@ from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.reading.cluster_metadata import ClusterMetadata, read_metadata
 from strandline.console.reading.shared_reader import SharedReader
 from strandline.console.reading.user_cluster import UserCluster
-from strandline.errors import ErrorCode, named
+from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 
 T = TypeVar("T")
 
@@ -36,6 +38,18 @@ OLD_S: Final = 15.0
 RATE_SPAN_S: Final = 2.0
 """The least span between two looks that makes a rate."""
 SAMPLES_MAX: Final = 4
+PATIENCE_S_MIN: Final = 0.05
+PATIENCE_S_MAX: Final = 3.0
+
+
+class ClusterDisks(NamedTuple):
+    """What the brokers have on their disks."""
+
+    by_broker: Mapping[int, DiskState]
+    by_topic: Mapping[str, int]
+    """The bytes of all replicas of each topic."""
+    silent: tuple[int, ...] = ()
+    """Brokers that were lost while they were asked."""
 
 
 class TopicOffsets(NamedTuple):
@@ -68,6 +82,13 @@ class ClusterReading:
         elif known.age_s > max(OLD_S, 5 * fresh_s):
             self.note(f"This is {known.age_s:.0f} s old: the cluster is slow, and a newer answer is on its way.")
         return known.value
+
+    def patience_s(self, key: Hashable) -> float:
+        """Return how long a page waits for the first answer to a question that may take long.
+
+        The first visitor waits for seconds. Who comes while it is asked gets the page at once, and it fills itself.
+        """
+        return max(PATIENCE_S_MIN, PATIENCE_S_MAX - self.shared.first_asked_s(key))
 
     async def part(self, what: str, answer: Coroutine[Any, Any, T], default: T, *, wait_s: float | None = None) -> T:
         """Return an answer that a page can do without.
@@ -105,16 +126,41 @@ class ClusterReading:
     # What most pages need
 
     async def metadata(self) -> ClusterMetadata:
-        return await self.know("metadata", lambda: self.shared.ask(read_metadata), METADATA_S)
+        memory = self.shared.memory
+
+        async def ask() -> ClusterMetadata:
+            before: ClusterMetadata | None = memory.get("metadata")
+            found = await self.shared.ask(lambda client: read_metadata(client, before))
+            memory["metadata"] = found
+            return found
+
+        return await self.know("metadata", ask, METADATA_S)
 
     async def state(self) -> ClusterState:
-        """Return the state of the cluster as `cluster status` has it, with quorum, reassignments and disks."""
+        """Return the state of the cluster as `cluster status` has it, with quorum, reassignments and disks.
+
+        Of the disks it has the sizes of the replicas that are being moved.
+        """
 
         async def ask() -> ClusterState:
             begun = (await self.metadata()).state()
-            return await self.shared.in_thread(lambda: completed(self.shared.cluster, begun, with_disks=True))
+            found = await self.shared.in_thread(lambda: _completed(self.shared.cluster, begun))
+            moving = frozenset((each.topic, each.index) for each in found.reassignments or ())
+            wait_s = self.patience_s(("disks", moving))
+            disks = await self.part("Disks", self._disks(moving), ClusterDisks({}, {}), wait_s=wait_s)
+            brokers = tuple(replace(each, disk=disks.by_broker.get(each.node_id)) for each in found.brokers)
+            return replace(found, brokers=brokers)
 
         return await self.know("state", ask, STATE_S)
+
+    async def _disks(self, moving: frozenset[tuple[str, int]] = frozenset()) -> ClusterDisks:
+        """Return what is on the disks. While something is moved its progress is asked for more often."""
+        metadata = await self.metadata()
+
+        async def ask() -> ClusterDisks:
+            return await self.shared.ask(lambda client: _read_disks(client, metadata, moving))
+
+        return await self.know(("disks", moving), ask, STATE_S if moving else SIZES_S)
 
     async def findings(self) -> list[Finding]:
         """Return the judgement of `cluster health`."""
@@ -125,10 +171,12 @@ class ClusterReading:
 
         return await self.know("findings", ask, JUDGED_S)
 
-    async def sizes(self) -> dict[str, int]:
+    async def sizes(self) -> Mapping[str, int]:
         """Return the bytes of all replicas of each topic, of the brokers that tell."""
-        metadata = await self.metadata()
-        return await self.know("sizes", lambda: self.shared.ask(lambda client: _sizes(client, metadata)), SIZES_S)
+        disks = await self._disks()
+        if disks.silent:
+            self.note(f"Sizes are without those of broker {', '.join(map(str, disks.silent))}, which does not answer")
+        return disks.by_topic
 
     async def offsets(self) -> TopicOffsets:
         metadata = await self.metadata()
@@ -157,15 +205,54 @@ class ClusterReading:
         }
 
 
-def _sizes(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for broker in metadata.brokers.values():
-        answer = client.ask_at((broker.host, broker.port), DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
-        for directory in answer.results:
-            for topic in directory.topics:
-                size = sum(each.partition_size for each in topic.partitions if not each.is_future_key)
-                found[topic.name] = found.get(topic.name, 0) + size
+def _completed(cluster: UserCluster, begun: ClusterState) -> ClusterState:
+    """Return what the cluster tells, judged once: pages find the lists of partitions ready, and the loop is free."""
+    found = completed(cluster, begun)
+    node_rows(found)
+    list(health_findings(found))
     return found
+
+
+def _read_disks(client: ClusterClient, metadata: ClusterMetadata, moving: frozenset[tuple[str, int]]) -> ClusterDisks:
+    """Ask each broker. One that is lost, or does not tell, is left out."""
+    by_broker: dict[int, DiskState] = {}
+    by_topic: dict[str, int] = {}
+    silent: list[int] = []
+    for broker in metadata.brokers.values():
+        try:
+            answer = client.ask_at(
+                (broker.host, broker.port), DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+            )
+        except (Disconnected, TimedOut):
+            silent.append(broker.node_id)
+            continue
+        except UnsupportedVersion:
+            continue
+        if answer.error_code:
+            continue
+        whole = [each for each in answer.results if each.error_code == 0]
+        total = 0
+        sizes: dict[tuple[str, int], int] = {}
+        for topic in (topic for each in whole for topic in each.topics):
+            kept = [each for each in topic.partitions if not each.is_future_key]
+            size = sum(each.partition_size for each in kept)
+            by_topic[topic.name] = by_topic.get(topic.name, 0) + size
+            total += size
+            if moving:
+                sizes.update(
+                    ((topic.name, each.partition_index), each.partition_size)
+                    for each in kept
+                    if (topic.name, each.partition_index) in moving
+                )
+        knows_room = bool(whole) and all(each.total_bytes >= 0 for each in whole)
+        by_broker[broker.node_id] = DiskState(
+            total,
+            sum(each.total_bytes for each in whole) if knows_room else None,
+            sum(each.usable_bytes for each in whole) if knows_room else None,
+            len(answer.results) - len(whole),
+            sizes,
+        )
+    return ClusterDisks(by_broker, by_topic, tuple(silent))
 
 
 def _ends(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 SHARE_OF_TIME: Final = 8
 """An answer that takes long is asked for less often, so that asking takes at most an eighth of the time."""
-WAIT_S: Final = 0.3
-"""The time that a page waits for a newer answer if there is one that is a little old."""
+WAIT_S: Final = 0.1
+"""The time that a page waits for a newer answer if there is one that is a little old, and the last came that soon."""
 STALE_S_MAX: Final = 600.0
 """The age of an answer that is still shown while the cluster does not answer."""
 
@@ -35,6 +35,7 @@ class KeptValue(Generic[T]):
         self._took_s = 0.0
         self._error: Exception | None = None
         self._running: asyncio.Task[None] | None = None
+        self._running_since = 0.0
         self._forgotten_at = float("-inf")
         self.used_at = clock()
 
@@ -43,11 +44,13 @@ class KeptValue(Generic[T]):
         self.used_at = self._clock()
         fresh_s = max(fresh_s, SHARE_OF_TIME * self._took_s)
         if self._running is None and not (self._is_valid and self._age_s <= fresh_s):
+            self._running_since = self._clock()
             self._running = asyncio.get_running_loop().create_task(self._renew())
         if self._running is not None:
             # A little old is good enough for a page, and so is anything while the cluster fails.
             is_usable = self._is_valid and (self._age_s < 5 * fresh_s or self._error is not None)
-            await asyncio.wait([self._running], timeout=WAIT_S if is_usable else None)
+            if not (is_usable and self._took_s > WAIT_S):
+                await asyncio.wait([self._running], timeout=WAIT_S if is_usable else None)
             if self._error is None and not self._is_valid:
                 # Something was changed after the question was asked.
                 return await self.get(fresh_s)
@@ -63,6 +66,11 @@ class KeptValue(Generic[T]):
     @property
     def _is_valid(self) -> bool:
         return bool(self._value) and self._asked_at >= self._forgotten_at
+
+    @property
+    def first_asked_s(self) -> float:
+        """How long the first answer is being waited for; 0 if there is one, or nothing is asked."""
+        return 0.0 if self._is_valid or self._running is None else self._clock() - self._running_since
 
     def forget(self) -> None:
         """Have the next reader wait for a new answer, because something was changed."""

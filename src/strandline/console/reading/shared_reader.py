@@ -55,6 +55,11 @@ class SharedReader:
             kept = self._kept[key] = KeptValue(ask, self.clock)
         return await kept.get(fresh_s)
 
+    def first_asked_s(self, key: Hashable) -> float:
+        """Return how long the first answer to a question is being waited for; 0 if there is one."""
+        kept = self._kept.get(key)
+        return 0.0 if kept is None else kept.first_asked_s
+
     async def ask(self, work: Callable[[ClusterClient], T], timeout_s: float = TIMEOUT_S) -> T:
         """Return what `work` gets with our own client, in a thread."""
         return await self.in_thread(lambda: self._with_client(work, timeout_s))
