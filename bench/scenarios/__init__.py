@@ -25,6 +25,7 @@ from bench.scenarios import (
     connect,
     connect_lake,
     connect_sinks,
+    console,
     coordinator_failover,
     end_to_end,
     fanout,
@@ -152,5 +153,6 @@ SCENARIOS: dict[str, Scenario] = {
         large_log,
         cli_start,
         registry,
+        console,
     )
 }

@@ -6,22 +6,18 @@ The topic is filled by a producer, in the form in which the registry writes it. 
 from __future__ import annotations
 
 import http.client
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from bench import measure
 from bench.brokers import STRANDLINE, Broker
 from bench.client_process import run_measured
 from bench.clients.http_requests import schema_text
 from bench.figures import Figure, Samples, at_least, at_most, ratio_at_least, ratio_at_most
+from bench.http_servers import HttpServer, served
 from bench.stage import Stage
 from strandline.schemas.records import SchemaContent, SchemaVersion, schema_record
 
@@ -34,19 +30,6 @@ READERS = 8
 RATE = 1_000
 """Requests a second of the mixture whose p99 has a target."""
 BARE = "bare route"
-_ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@dataclass
-class HttpServer:
-    """A process that serves HTTP."""
-
-    name: str
-    bootstrap: str
-    process: subprocess.Popen[str]
-
-    def cpu_seconds(self) -> float:
-        return measure.cpu_seconds(self.process.pid)
 
 
 def run(stage: Stage) -> list[Figure]:
@@ -138,35 +121,14 @@ def fill(broker: Broker, topic: str, count: int) -> None:
 @contextmanager
 def registry(broker: Broker, topic: str) -> Iterator[HttpServer]:
     command = ["strandline", "registry", "serve", "-b", broker.bootstrap, "--listen", "127.0.0.1:0", "--topic", topic]
-    with _served(NAME, command) as server:
+    with served(NAME, command) as server:
         yield server
 
 
 @contextmanager
 def bare_route(bodies: Path) -> Iterator[HttpServer]:
-    with _served(BARE, ["bench.bare_starlette", str(bodies)]) as server:
+    with served(BARE, ["bench.bare_starlette", str(bodies)]) as server:
         yield server
-
-
-@contextmanager
-def _served(name: str, module: Sequence[str]) -> Iterator[HttpServer]:
-    paths = [str(_ROOT), str(_ROOT / "src"), os.environ.get("PYTHONPATH", "")]
-    process = subprocess.Popen(
-        [sys.executable, "-m", *module],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready "), line
-        yield HttpServer(name, line.split()[1].removeprefix("http://"), process)
-    finally:
-        process.terminate()
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def save_bodies(server: HttpServer, count: int, path: Path) -> None:
