@@ -19,7 +19,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.support.absent_partitions import led_partition
 from strandline.handlers.support.context import BrokerServices, RequestContext
 from strandline.partition.trimming import delete_records, when_trimmed
-from strandline.quorum.controller.topic_names import is_internal
+from strandline.quorum.controller.topic_names import OBJECT_COMMITS, is_internal
 from strandline.runtime.runtime import TimerHandle
 from strandline.runtime.time_slicing import gradually
 
@@ -68,7 +68,7 @@ def _delete(node: BrokerServices, topic: str, asked: DeleteRecordsPartition) -> 
     partition = led_partition(node, topic, asked.partition_index)
     if isinstance(partition, int):
         result.error_code = partition
-    elif is_internal(topic):
+    elif is_internal(topic) or topic == OBJECT_COMMITS:
         result.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
         try:

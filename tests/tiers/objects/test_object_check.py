@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.hostile.peer import Peer
 from tests.tiers.objects.commit_log import PLACE_A, TOPIC_A, TOPIC_B, claim, commit, object_id, piece
 from tests.tiers.objects.test_object_topics import OBJECT, wal_objects
+from tests.tiers.raw_reads import fetch_once
 from tests.tiers.test_storage_check import age, problems
 from tests.tiers.tiered_nodes import fill, properties, read, wait_until
 
 import strandline
+from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.tiers.metadata_fold import MetadataFold
 from strandline.tiers.store.interface import StoredObject
@@ -74,17 +77,31 @@ def test_every_kind_of_damage_is_named_and_only_what_is_needed_by_none_goes(
     assert len(read(log.bootstrap, "orders", 0, RECORDS)) == RECORDS, "the leader still has them"
 
 
-def test_a_commit_log_that_was_deleted_makes_no_orphans(log: EmbeddedBroker, tmp_path: Path) -> None:
-    store, cli = tmp_path / "store", CommandLine(log.bootstrap)
-    before = set(wal_objects(store))
-    for path in before:
-        age(path)
-    cli.ok("topic", "delete", COMMIT_TOPIC, "--yes")
-    ended = cli.run("storage", "check", "--repair", "--yes", "--json")
-    assert ended.status == 5
-    assert {each["problem"] for each in ended.objects} == {"orphan"}
-    assert not any(each["can_repair"] for each in ended.objects)
-    assert set(wal_objects(store)) == before
+def test_a_commit_log_that_was_lost_makes_no_orphans(tmp_path: Path) -> None:
+    """A disk was replaced: a leader that began again at 0 would give offsets twice, and the sweeper delete the rest."""
+    store, data = tmp_path / "store", tmp_path / "data"
+    quick = {"strandline_object_orphan_ms": "1000", "log_segment_delete_delay_ms": "0"}
+    with strandline.embedded(data=data, properties=properties(store, **SETTINGS, **quick)) as log:
+        cli = CommandLine(log.bootstrap)
+        log.create_topic("orders", **OBJECT)
+        fill(log.bootstrap, ["orders"], [b"%d" % number for number in range(RECORDS)])
+        before = wal_objects(store)
+        log.stop()
+        for path in before:
+            age(path)
+        shutil.rmtree(data / f"{COMMIT_TOPIC}-0")
+        log.start()
+        words = "object topics are not led: __strandline_object_commits is empty"
+        wait_until(lambda: words in log.stderr_text(), "the node says what is wrong")
+        with Peer(log.port) as peer:
+            assert fetch_once(peer, "orders", 0).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        for _ in range(3):
+            # Each look takes longer than the time for which an object without a commit is watched.
+            ended = cli.run("storage", "check", "--repair", "--yes", "--json")
+            assert ended.status == 5
+            assert {each["problem"] for each in ended.objects} == {"orphan"}
+            assert not any(each["can_repair"] for each in ended.objects)
+        assert wal_objects(store) == before
 
 
 # Rules, without a cluster

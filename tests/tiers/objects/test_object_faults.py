@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
+from tests.cli.conftest import CommandLine
 from tests.hostile.batches import batch, produce
 from tests.hostile.peer import Peer
 from tests.tiers.objects.test_object_topics import World, wal_objects
@@ -23,8 +24,10 @@ from tests.tiers.raw_reads import delete_records, fetch, fetch_once, listed
 from tests.tiers.tiered_nodes import WAIT_S, delete_topics, fill, objects, properties, read, wait_until, watermarks
 
 import strandline
+from strandline.codec.messages.delete_topics_request import DeleteTopicsRequest, DeleteTopicState
 from strandline.codec.messages.produce_request import PartitionProduceData
 from strandline.errors import ErrorCode
+from strandline.quorum.controller.topic_names import OBJECT_COMMITS
 
 INTERVAL_S = 0.25
 EARLIEST = -2
@@ -157,6 +160,31 @@ def test_a_deleted_topic_leaves_nothing_and_its_successor_begins_at_zero(world: 
     assert len(read(world.log.bootstrap, "others", 0, 20)) == 20
     delete_topics(world.log.bootstrap, "orders", "others")
     wait_until(lambda: not wal_objects(world.store) and not objects(world.store), "the store is empty")
+
+
+def test_the_commit_log_stays_while_it_is_needed(world: World) -> None:
+    cli = CommandLine(world.log.bootstrap)
+    create(world)
+    fill(world.log.bootstrap, ["orders"], [b"%d" % number for number in range(20)])
+    refused = cli.run("topic", "delete", OBJECT_COMMITS, "--yes")
+    assert refused.status == 1
+    assert "or object topics" in refused.stderr
+    for setting in ("retention.ms=1000", "retention.bytes=1", "cleanup.policy=compact,delete"):
+        refused = cli.run("topic", "alter", OBJECT_COMMITS, "--config", setting, "--yes")
+        assert refused.status == 1
+        assert "says what the objects of object topics mean" in refused.stderr
+    with Peer(world.log.port) as peer:
+        (answered,) = peer.ask(
+            DeleteTopicsRequest(topics=[DeleteTopicState(name=OBJECT_COMMITS)], timeout_ms=10_000), 6
+        ).responses
+        assert answered.error_code == ErrorCode.POLICY_VIOLATION
+        assert "cannot be deleted while there are object topics" in answered.error_message
+        assert delete_records(peer, OBJECT_COMMITS, -1).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    world.log.kill()
+    world.log.start()
+    assert len(read(world.log.bootstrap, "orders", 0, 20)) == 20
+    delete_topics(world.log.bootstrap, "orders")
+    cli.ok("topic", "delete", OBJECT_COMMITS, "--yes")
 
 
 def test_a_damaged_object_fails_its_range_and_nothing_else(world: World) -> None:

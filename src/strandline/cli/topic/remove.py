@@ -84,6 +84,13 @@ def _outcome(future: Any, cluster: Cluster, name: str) -> CommandFailed | None:
     except kafka_api().KafkaException as error:
         if error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
             return topic_not_found(name)
+        if error.args[0].name() == "POLICY_VIOLATION":
+            # librdkafka asks in a version of DeleteTopics that has no words for the reason.
+            return CommandFailed(
+                f"the cluster does not let topic {name!r} be deleted",
+                hint="either strandline.retention.lock.ms keeps it (see `strandline config explain`), or object topics "
+                "need it: delete those first",
+            )
         return from_kafka_error(error.args[0], bootstrap=cluster.bootstrap, doing=f"cannot delete topic {name!r}")
     return None
 

@@ -19,7 +19,7 @@ from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.partition_changes import Election, PartitionChange
 from strandline.quorum.controller.prepared_records import folds_of
 from strandline.quorum.controller.topic_names import collision_key
-from strandline.quorum.controller.topic_tiering import OBJECT_ACK, STORAGE
+from strandline.quorum.controller.topic_tiering import keeps_objects
 from strandline.quorum.image.cluster_image import (
     ELIGIBLE_LEADER_REPLICAS,
     LOST_DIRECTORY,
@@ -160,7 +160,7 @@ class ControllerState:
 
     def election_of(self, topic: Topic) -> Election:
         """ONLINE, or UNCLEAN where the topic's settings allow it, or none of its replicas holds what others lack."""
-        if topic.config_overrides.get(STORAGE) == "object" and topic.config_overrides.get(OBJECT_ACK) != "wal":
+        if keeps_objects(topic):
             return Election.UNCLEAN
         value = topic.config_overrides.get(UNCLEAN_ELECTION)
         if value is None:

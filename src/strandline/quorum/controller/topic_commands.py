@@ -32,6 +32,7 @@ from strandline.quorum.controller.new_topics import (
 from strandline.quorum.controller.retention_lock import check_deletion
 from strandline.quorum.controller.state import ControllerState, Decision, Decisions
 from strandline.quorum.controller.topic_names import CLUSTER_METADATA, check_topic_name, collision_key
+from strandline.quorum.controller.topic_tiering import check_commit_log_stays
 from strandline.quorum.image.cluster_image import RESOURCE_BROKER, Topic
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
@@ -220,6 +221,7 @@ class TopicCommands:
             else:
                 try:
                     check_deletion(topic.name, image=self._state.image, config=self._state.config)
+                    check_commit_log_stays(topic.name, self._state.image)
                     pay(len(topic.partitions))
                 except RequestError as error:
                     yield [], DeletedTopic(ref.name, ref.id, error)

@@ -12,6 +12,8 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
 AUDIT_TOPIC: Final = "__strandline_audit"
+OBJECT_COMMITS: Final = "__strandline_object_commits"
+"""What the objects of object topics mean. Brokers and tools write to it as clients do, so it is not internal."""
 INTERNAL_TOPICS: Final = frozenset((CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, AUDIT_TOPIC))
 
 TOPIC_NAME_LENGTH_MAX: Final = 249

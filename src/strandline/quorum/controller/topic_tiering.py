@@ -13,9 +13,9 @@ from strandline.config import remote_origin
 from strandline.config.node_config import BrokerConfig
 from strandline.config.remote_origin import RemoteOrigin
 from strandline.config.topic_config import TopicConfig
-from strandline.errors import InvalidConfig
-from strandline.quorum.controller.topic_names import CLUSTER_METADATA, is_internal
-from strandline.quorum.image.cluster_image import RESOURCE_TOPIC, ClusterImage
+from strandline.errors import ErrorCode, InvalidConfig, RequestError
+from strandline.quorum.controller.topic_names import CLUSTER_METADATA, OBJECT_COMMITS, is_internal
+from strandline.quorum.image.cluster_image import RESOURCE_TOPIC, ClusterImage, Topic
 
 REMOTE_STORAGE: Final = "remote.storage.enable"
 STORAGE: Final = "strandline.storage"
@@ -26,6 +26,11 @@ def check_tiering_of(name: str, asked: TopicConfig, *, image: ClusterImage, conf
     """Raise InvalidConfig if a topic may not be tiered, or may not stop being so with these settings."""
     stored: Mapping[str, str] = image.configs.get((RESOURCE_TOPIC, name), {})
     _check_origin(name, asked, stored, image)
+    if name == OBJECT_COMMITS and (asked.compact or max(asked.retention_ms, asked.retention_bytes) >= 0):
+        raise InvalidConfig(
+            f"{name} says what the objects of object topics mean. It needs cleanup.policy=delete, retention.ms=-1 and "
+            "retention.bytes=-1; brokers delete what a checkpoint has."
+        )
     if name in image.topics:
         for setting, value, default in (STORAGE, asked.storage, "local"), (OBJECT_ACK, asked.object_ack, "object"):
             before = stored.get(setting, default)
@@ -48,6 +53,21 @@ def check_tiering_of(name: str, asked: TopicConfig, *, image: ClusterImage, conf
             "to disable remote storage and delete all remote data, please set "
             "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
         )
+
+
+def check_commit_log_stays(name: str, image: ClusterImage) -> None:
+    """Raise RequestError (POLICY_VIOLATION) for the deletion of the commit log while there are object topics."""
+    if name == OBJECT_COMMITS and any(map(keeps_objects, image.topics.values())):
+        raise RequestError(
+            ErrorCode.POLICY_VIOLATION,
+            f"Topic '{name}' cannot be deleted while there are object topics: without it their records are lost.",
+        )
+
+
+def keeps_objects(topic: Topic) -> bool:
+    """Return whether only an object store has the records of a topic."""
+    settings = topic.config_overrides
+    return settings.get(STORAGE) == "object" and settings.get(OBJECT_ACK) != "wal"
 
 
 def _check_origin(name: str, asked: TopicConfig, stored: Mapping[str, str], image: ClusterImage) -> None:

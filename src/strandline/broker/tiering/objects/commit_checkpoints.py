@@ -18,6 +18,7 @@ from strandline.tiers.store.waiting import LateAnswer, Signal, pause
 from strandline.tiers.wal.checkpoint import checkpoint_key, checkpoint_prefix, decode_checkpoint, encode_checkpoint
 from strandline.tiers.wal.commit_fold import CommitFold
 from strandline.tiers.wal.events import COMMIT_TOPIC
+from strandline.tiers.wal.wal_objects import wal_prefix
 
 if TYPE_CHECKING:
     from strandline.broker.maintenance.storage import LogStorage
@@ -60,6 +61,19 @@ class CommitCheckpoints:
         except (StrandlineError, OSError, LateAnswer) as error:
             log.error("%s begins at offset %d, and its checkpoint cannot be read: %s", COMMIT_TOPIC, offset, error)
             return None
+
+    async def has_objects(self) -> bool | None:
+        """Return whether the store has objects of this cluster; None if it cannot tell now."""
+        store = self._store()
+        if store is None:
+            return None
+        try:
+            async for _ in store.list(wal_prefix(self._environment.cluster_id)):
+                return True
+        except (StrandlineError, OSError, LateAnswer) as error:
+            log.error("object topics begin when %s tells which objects it has: %s", store.name, error)
+            return None
+        return False
 
     async def maybe_write(self, commits: CommitReader, store: ObjectStore) -> None:
         """Write a checkpoint if that is due, and cut the log there. Raises StrandlineError, OSError or LateAnswer."""

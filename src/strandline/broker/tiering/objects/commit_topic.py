@@ -64,6 +64,21 @@ class CommitTopic(TopicClient):
         """Whether anything of the topic was read."""
         return PLACE in self.positions
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record of the topic is known."""
+        return not self.positions.get(PLACE, 0)
+
+    async def is_lost(self) -> bool | None:
+        """Return whether the log is empty although the store has objects; None if that cannot be told now.
+
+        Then the disks that had it were lost. A leader that began again at 0 would give offsets twice, and the objects
+        would be deleted as orphans.
+        """
+        if self.is_empty and self.topic() is not None and not await self.read_to_end(PLACE):
+            return None
+        return self.is_empty and await self._checkpoints.has_objects()
+
     async def begin_at(self, place: int, offset: int) -> bool:
         self._loaded = CommitFold() if offset == 0 else await self._checkpoints.load(offset)
         return self._loaded is not None

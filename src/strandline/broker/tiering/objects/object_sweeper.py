@@ -102,7 +102,8 @@ class ObjectSweeper:
             log.error("object topics: %s", error)
 
     async def _sweep(self, store: ObjectStore) -> None:
-        if not await self._commits.read_to_end(PLACE):
+        if not await self._commits.read_to_end(PLACE) or self._commits.is_empty:
+            # A log without a record may have lost them; then every object would look like an orphan.
             return
         await self._remove_topics()
         await self._watch(store)

@@ -79,7 +79,7 @@ class ObjectTopics:
         self._spoilt: set[ObjectPartition] = set()
         """Partitions whose local log does not count any more."""
         self._process_epoch = NO_EPOCH
-        self._is_claiming = self._is_closed = False
+        self._is_claiming = self._is_closed = self._is_warned = False
         self._timer: TimerHandle = self.runtime.call_later(LOOK_S, self._look)
         storage.checkpoints.write_elsewhere = self.write_starts
 
@@ -203,7 +203,7 @@ class ObjectTopics:
     async def _claim_all(self) -> None:
         try:
             while self._claiming and not self._is_closed:
-                if self.broker_epoch() < 0:
+                if self.broker_epoch() < 0 or await self._must_wait():
                     await pause(self.runtime, RETRY_S)
                     continue
                 wanted = dict(self._claiming)
@@ -221,6 +221,23 @@ class ObjectTopics:
                         until = self.runtime.monotonic() + BEGIN_S_MAX
         finally:
             self._is_claiming = False
+
+    async def _must_wait(self) -> bool:
+        """Return whether object topics cannot be led now, and log why."""
+        try:
+            is_lost = await self.commits.is_lost()
+        except RequestError as error:
+            log.warning("object topics are not led yet: %s", error)
+            return True
+        if is_lost and not self._is_warned:
+            self._is_warned = True
+            log.error(
+                "object topics are not led: %s is empty, but %s has objects of this cluster. Disks were lost: "
+                "bring them back, or build a new cluster with `strandline storage restore`. Nothing is deleted",
+                self.commits.name,
+                "the object store" if self.store is None else self.store.name,
+            )
+        return is_lost is not False
 
     def _on_claimed(self, partition: ObjectPartition, epoch: int, *, is_accepted: bool) -> None:
         if self._claiming.get(partition) != epoch or self._is_closed:
