@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -223,3 +224,26 @@ class HangingTasks(Source):
     def tasks(cls, config: Any, tasks_max: int) -> Sequence[Mapping[str, str]]:
         Hanging.released.wait()
         return [{}]
+
+
+class Leaking(Source):
+    """Leaves a thread, an open file and memory behind whenever it runs, and then fails with what passes."""
+
+    left: ClassVar[list[Any]] = []
+    """What it holds, so that a test can let go of it."""
+    ended: ClassVar[threading.Event] = threading.Event()
+    runs: ClassVar[dict[str, int]] = {}
+
+    class Config(connect.Config):
+        topic: str = option("Topic.")
+        leaks: bool = option("Whether it leaves anything.", default=True)
+        megabytes: int = option("How much memory.", default=0)
+
+    async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
+        number = self.runs[self.config.topic] = self.runs.get(self.config.topic, 0) + 1
+        if self.config.leaks:
+            thread = threading.Thread(target=self.ended.wait, daemon=True)
+            thread.start()
+            self.left.append((thread, os.open(os.devnull, os.O_RDONLY), b"x" * (self.config.megabytes << 20)))
+        yield Batch([SourceRecord(value=number)], {"l": 0}, {"n": number})
+        raise RetriableFailure("the other side is away")

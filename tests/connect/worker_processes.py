@@ -49,6 +49,10 @@ class WorkerProcess:
     def worker_id(self) -> str:
         return self.url.removeprefix("http://")
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()

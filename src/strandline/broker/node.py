@@ -39,13 +39,13 @@ from strandline.ids import TopicPartition
 from strandline.log.disk import Disk, RealDisk
 from strandline.log.flusher import Flusher
 from strandline.log.log_directory import LogDirectory
-from strandline.observability.process import GcPauses
 from strandline.partition.fetch_session import FetchSessions
 from strandline.partition.partition import Partition
 from strandline.partition.reencoding import Reencoder
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage
+from strandline.runtime.process import GcPauses
 from strandline.runtime.runtime import Runtime, TimerHandle
 from strandline.security.principal import Session
 

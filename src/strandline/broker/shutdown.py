@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from strandline.handlers.support.context import PendingProduce
     from strandline.log.flusher import Flusher
     from strandline.log.log_directory import LogDirectory
-    from strandline.observability.process import GcPauses
     from strandline.partition.reencoding import Reencoder
+    from strandline.runtime.process import GcPauses
     from strandline.runtime.runtime import Runtime
 
 log = logging.getLogger("strandline.node")

@@ -9,8 +9,8 @@ from typing import Final
 from strandline._version import __version__
 from strandline.broker.metrics.scrape import Scrape
 from strandline.broker.network.descriptors import descriptors_max
-from strandline.observability import process
 from strandline.observability.exposition import Metric, Sample, label
+from strandline.runtime import process
 
 RUNNING: Final = 3
 STOPPING: Final = 6

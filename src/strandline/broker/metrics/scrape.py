@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from strandline.coordinators.groups.group_shard import GroupShard
     from strandline.log.flusher import Flusher
     from strandline.log.log_directory import LogDirectory
-    from strandline.observability.process import GcPauses
     from strandline.partition.fetch_session import FetchSessions
     from strandline.quorum.image.cluster_image import ClusterImage
+    from strandline.runtime.process import GcPauses
     from strandline.runtime.runtime import Runtime
 
 T = TypeVar("T")

@@ -70,8 +70,15 @@ async def _run(bootstrap: str, name: str, file: ConnectorFile, *, is_once: bool)
         "status.storage.topic": f"connect-{name}-status",
         "status.storage.partitions": "1",
     }
-    worker = ConnectWorker(bootstrap, WorkerSettings(settings | file.worker), f"http://{group}", allows_all=True)
-    stopping = asyncio.Event()
+    stopping, excess = asyncio.Event(), list[str]()
+
+    def on_full(sentence: str) -> None:
+        excess.append(sentence)
+        stopping.set()
+
+    worker = ConnectWorker(
+        bootstrap, WorkerSettings(settings | file.worker), f"http://{group}", allows_all=True, on_full=on_full
+    )
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stopping.set)
@@ -80,9 +87,10 @@ async def _run(bootstrap: str, name: str, file: ConnectorFile, *, is_once: bool)
         await _lead(worker, stopping)
         herder = Administration(worker)
         await _apply(herder, file)
-        return await _watch(worker, herder, stopping, is_once=is_once)
+        failed = await _watch(worker, herder, stopping, is_once=is_once)
     finally:
         await worker.stop()
+    return [*failed, *excess]
 
 
 async def _lead(worker: ConnectWorker, stopping: asyncio.Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -52,7 +53,7 @@ def serve(
         hint = "pip install 'strandline[connect]'"
         raise CommandFailed(f"a worker needs a package that is not installed: {error.name}", hint=hint) from None
     from strandline.client.security import is_security_name
-    from strandline.connect.failures import ConnectFailed
+    from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig
     from strandline.errors import InvalidConfig
 
     given = service_settings(config, listen, properties, listen_default=LISTEN_DEFAULT)
@@ -81,9 +82,16 @@ def serve(
         raise CommandFailed(str(error), hint="if another worker runs there, say --listen with another port") from None
     try:
         service.run()
+    except (InvalidConfig, InvalidConnectorConfig) as error:
+        raise CommandFailed(str(error)) from None
     except ConnectFailed as error:
         raise Unreachable(str(error), hint="`strandline doctor` says whether the cluster is well") from None
-    except InvalidConfig as error:
-        raise CommandFailed(str(error)) from None
     except (Interrupted, KeyboardInterrupt):
-        pass
+        return
+    if service.is_full:
+        _start_again()
+
+
+def _start_again() -> None:
+    """Put a new program in the place of this process: nothing that a connector has left stays."""
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])

@@ -89,7 +89,7 @@ class TaskRunner:
                 if isinstance(error, FencedOut):
                     pause_s = max(pause_s, FENCED_S)
                 attempt += 1
-                log.warning("task %s failed, and starts again in %g s: %s", self.id, pause_s, error)
+                log.warning("task %s failed, and starts again in %g s: %s", self.id, pause_s, str(error))
                 self._tell("RESTARTING", f"{error} (attempt {attempt}, the next in {pause_s:g} s)")
                 await self._sleep(pause_s)
             except Exception as error:  # whatever a connector raises

@@ -21,6 +21,7 @@ from strandline.connect.herder.assignment import Assignment, MemberMetadata, sha
 from strandline.connect.herder.config_state import Config, ConnectorState, RestartRequest, TaskId
 from strandline.connect.herder.interface import UnitStatus
 from strandline.connect.herder.leader import LeaderDuties
+from strandline.connect.herder.leaks import LeakWatch
 from strandline.connect.herder.secrets import Secrets
 from strandline.connect.herder.status_state import StoredStatus, topic_record
 from strandline.connect.herder.stores import TIMEOUT_S, ConnectStores
@@ -60,7 +61,16 @@ class ConnectWorker:
     type: str = PROTOCOL_TYPE
     name: str = PROTOCOL
 
-    def __init__(self, bootstrap: str, settings: WorkerSettings, url: str, *, allows_all: bool = False) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: WorkerSettings,
+        url: str,
+        *,
+        allows_all: bool = False,
+        on_full: Callable[[str], None] = log.error,
+    ) -> None:
+        """`on_full` is called when the worker has reached a limit of its memory or open files, and has to be ended."""
         self.bootstrap = bootstrap
         self.settings = settings
         self.url = url
@@ -74,6 +84,7 @@ class ConnectWorker:
         self.leader = LeaderDuties(
             bootstrap, settings.group_id, self.stores, self.plugins, self.resolve, self.worker_id, self.look
         )
+        self.leaks = LeakWatch(settings, self._note_leak, on_full)
         self.cluster_id = ""
         self.assignment = Assignment("")
         self.generation: Generation | None = None
@@ -102,12 +113,15 @@ class ConnectWorker:
         """Read the topics and join the group. Raise ConnectFailed if the cluster cannot be used."""
         self.cluster_id = await asyncio.to_thread(self._find_cluster)
         await self.stores.open(self._on_configs)
+        self.leaks.check_limits()
         self._reconciling = asyncio.create_task(self._reconcile_forever())
+        self.leaks.watch()
         self._member.start()
 
     async def stop(self) -> None:
         """Stop all tasks, then leave the group, so that others go on at once."""
         self._is_stopping = True
+        self.leaks.stop()
         if self._reconciling is not None:
             self._reconciling.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -323,6 +337,7 @@ class ConnectWorker:
         )
 
     def _make(self, task_id: TaskId, config: Config) -> ConnectTask:
+        self.leaks.began(task_id)
         plugin = self.plugins.find(config.get("connector.class", ""))
         properties = self.resolve(config)
         found = plugin.load()
@@ -353,6 +368,7 @@ class ConnectWorker:
         for each in runners:
             if self._runners.get(each.id) is each:
                 del self._runners[each.id]
+                self.leaks.stopped(each.id, is_gone=self._connector_of(each.id) is None)
         self._own()
 
     def _own(self) -> None:
@@ -364,6 +380,10 @@ class ConnectWorker:
         wanted = set(self.stores.configs.task_ids())
         if wanted != set(self._assigned_before) and not self.assignment.has_pending and not self._lost_at:
             self._member.rejoin()
+
+    def _note_leak(self, task_id: TaskId, sentence: str) -> None:
+        # Behind the state that the task's begin tells.
+        self._loop.call_soon(self._note, task_id, sentence)
 
     def _note(self, task_id: TaskId, note: str | None) -> None:
         runner = self._runners.get(task_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from strandline.connect.config import Config, option
+from strandline.connect.config import Config, Long, option
 
 _DEFAULTS_OF_CONNECTORS: Final = ("key.converter", "value.converter", "header.converter")
 
@@ -34,6 +34,10 @@ class WorkerSettings(Config):
     graceful_ms: int = option(
         "How long a task may take to stop.", default=5_000, name="task.shutdown.graceful.timeout.ms", low=0
     )
+    worker_memory_bytes_max: Long = option(
+        "Resident memory at which the worker hands its tasks over and starts again; 0 for no limit.", default=0, low=0
+    )
+    worker_open_files_max: int = option("Open files and sockets at which it does so; 0 for no limit.", default=0, low=0)
     plugin_modules: list[str] = option("Modules whose classes configs may name as module:Class.", default=[])
     allowed_paths: list[str] = option("Directories that connectors may read and write.", default=[])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from strandline.connect.herder.leaks import Usage
 from strandline.connect.herder.worker import ConnectWorker
 from strandline.connect.source import Source
 
@@ -16,6 +17,11 @@ _HELP: Final = {
     "skipped": "Those of them that were left out.",
     "dead_letters": "Those of them that were written to the topic of dead letters.",
     "retries": "Attempts to write again what the target could not take.",
+}
+_USAGE: Final = {
+    "threads": "Python threads of the worker.",
+    "files": "Open files and sockets of the worker.",
+    "memory": "Resident memory of the worker in bytes.",
 }
 
 
@@ -44,9 +50,19 @@ def metrics_text(worker: ConnectWorker) -> str:
                 gauges.setdefault(metric, []).append(f"{metric}{_labels(task_id.connector, task_id.task)} {number}")
     for metric, values in gauges.items():
         lines += [f"# TYPE {metric} gauge", *values]
+    for name, number in Usage.now()._asdict().items():
+        metric = f"strandline_connect_worker_{name}"
+        lines += [f"# HELP {metric} {_USAGE[name]}", f"# TYPE {metric} gauge", f"{metric} {number}"]
+    metric = "strandline_connect_left_behind"
+    lines += [f"# HELP {metric} What runs of a connector have left in the worker.", f"# TYPE {metric} gauge"]
+    for (connector, kind), number in sorted(worker.leaks.left.items()):
+        lines.append(f'{metric}{{connector="{_escaped(connector)}",kind="{kind}"}} {number}')
     return "\n".join(lines) + "\n"
 
 
 def _labels(connector: str, task: int) -> str:
-    escaped = connector.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-    return f'{{connector="{escaped}",task="{task}"}}'
+    return f'{{connector="{_escaped(connector)}",task="{task}"}}'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -22,6 +23,8 @@ from strandline.services.http.declared_rights import every_caller, public
 from strandline.services.http.door import HttpDoor
 from strandline.services.http.every_path import EveryPath
 
+log = logging.getLogger("strandline.connect")
+
 
 class ConnectService:
     """One worker. `on_ready` is called when it has joined its group."""
@@ -33,6 +36,8 @@ class ConnectService:
         self._worker: ConnectWorker | None = None
         self._app: ConnectApp | None = None
         self._failure: Exception | None = None
+        self.is_full = False
+        """Whether it has ended because of its limits, and is to be started again."""
         routes = [*self._health(), EveryPath(self._serve)]
         self._door = HttpDoor(settings.door, routes, lifespan=self._life)
 
@@ -52,7 +57,7 @@ class ConnectService:
     @contextlib.asynccontextmanager
     async def _life(self, app: Any) -> AsyncIterator[None]:
         settings = self._settings
-        self._worker = ConnectWorker(settings.bootstrap, settings.worker, self.url)
+        self._worker = ConnectWorker(settings.bootstrap, settings.worker, self.url, on_full=self._on_full)
         self._app = ConnectApp(
             Administration(self._worker),
             self._worker.plugins,
@@ -81,6 +86,11 @@ class ConnectService:
             self._door.stop()
             return
         self._on_ready()
+
+    def _on_full(self, sentence: str) -> None:
+        log.error("%s", sentence)
+        self.is_full = True
+        self._door.stop()
 
     @every_caller
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
