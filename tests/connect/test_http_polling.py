@@ -20,6 +20,8 @@ from tests.authority import Authority
 from tests.connect.driving import Store, batches_of, drive, eventually, opened, read_with_kills
 
 from strandline.connect.failures import ConnectFailed, RetriableFailure
+from strandline.connect.herder.secrets import Secrets
+from strandline.connect.records import Batch
 from strandline.connect.sources.http_polling import HttpPollingSource
 
 Reply = tuple[int, dict[str, str], bytes]
@@ -225,6 +227,26 @@ async def test_headers_and_secrets_are_sent_but_not_to_other_hosts(api: Api) -> 
         assert store.values == [2]
     finally:
         other.close()
+
+
+async def test_a_secret_in_the_address_is_sent_and_not_stored(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_TOKEN", "s3cret")
+    written = f"{api.url}/a?token=${{env:HTTP_TOKEN}}"
+    api.reply = lambda path, query, _: answer([{"id": len(api.asked), "token": query["token"]}])
+    secrets = Secrets({}, allows_all=True)
+
+    def make() -> HttpPollingSource:
+        given = {"http.url": written, "topic": "t", "poll.interval.ms": "5", "cursor.field": "id"}
+        return HttpPollingSource(HttpPollingSource.Config(secrets.resolve(given)))
+
+    store = Store()
+    # A position that an older version has stored.
+    store.commit(Batch((), {"url": f"{api.url}/a?token=s3cret"}, {"cursor": 2}))
+    await drive(make(), store, until=holds(2))
+    assert [each["token"] for each in store.values] == ["s3cret", "s3cret"]
+    assert [each["id"] for each in store.values] == [2, 3]
+    assert [partition for partition, _ in store.all()] == [{"url": written}]
+    make().check_offsets(make().config, [({"url": written}, {"cursor": 1})])
 
 
 async def test_a_server_that_asks_to_wait_is_asked_later(api: Api) -> None:

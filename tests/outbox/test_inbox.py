@@ -110,8 +110,9 @@ def test_the_id_of_a_message_is_its_header_or_its_place() -> None:
         assert id_of(task(7, ("id", odd))).startswith("sha256:")
     sink = SinkRecord("renamed", offset=9, original_topic="t", original_partition=1, headers=[Header("id", "x")])
     assert (id_of(sink), place_of(sink)) == ("x", ("t", 1, 9))
-    with pytest.raises(TypeError, match="no message"):
-        id_of(object())
+    for wrong in (object(), "x", b"x", None):
+        with pytest.raises(TypeError, match="is no message: it needs topic, partition and offset"):
+            id_of(wrong)
 
 
 async def test_messages_of_all_clients_have_the_same_id(broker: EmbeddedBroker) -> None:

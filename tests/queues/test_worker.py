@@ -282,7 +282,8 @@ def test_what_one_session_held_is_not_acknowledged_by_the_next(node: Any, topic:
     write(node.bootstrap, topic, [b"held"], partition=0)
     set_group_settings(node.bootstrap, group, EARLIEST)
     lost: list[int] = []
-    consumer = ShareConsumer(node.bootstrap, group, [topic])
+    # A client.id is free text, unlike the name of the software.
+    consumer = ShareConsumer(node.bootstrap, group, [topic], client_id="orders <1>")
     consumer.on_lost = lambda record, reason: lost.append(record.offset)
     try:
         records: list[Any] = []

@@ -38,6 +38,8 @@ ANSWER_BYTES_MAX: Final = 512 * 1024 * 1024
 BUFFER_BYTES_KEPT_MAX: Final = 16 * 1024 * 1024
 """A buffer that one giant batch made larger than this is not kept."""
 
+SOFTWARE_NAME: Final = "strandline"
+"""What brokers count clients by. Unlike a client.id it may have letters, digits, dots and hyphens only."""
 _BUFFER_BYTES: Final = 64 * 1024
 _SESSION_USED: Final = 0.85
 """The part of a session after which a connection logs in again."""
@@ -272,11 +274,13 @@ class BrokerConnection:
     def _ask_what_is_offered(self) -> Offered:
         answer: ApiVersionsResponse | None = None
         for version in (4, 3, 0):
-            self.send(ApiVersionsRequest(self._client_id.decode(), __version__), version)
+            self.send(ApiVersionsRequest(SOFTWARE_NAME, __version__), version)
             answer = self.receive_message(ApiVersionsResponse)
             if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
                 break
         assert answer is not None, "at least one version was asked"
+        if answer.error_code:
+            raise Disconnected(f"{self.address} does not say what it speaks: {named(answer.error_code).name}")
         in_force = {feature.name: feature.max_version_level for feature in answer.finalized_features}
         return Offered(
             {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys},

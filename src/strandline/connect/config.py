@@ -34,6 +34,24 @@ _BOUNDS: Final = {
 _TRUE_FALSE: Final = {"true": True, "false": False}
 
 
+class ResolvedText(str):
+    """A setting with a secret in it, which knows how it was written: what is stored or shown names that."""
+
+    __slots__ = ("written",)
+    written: str
+
+    @classmethod
+    def of(cls, text: str, written: str) -> ResolvedText:
+        made = cls(text)
+        made.written = written
+        return made
+
+
+def as_written(text: str) -> str:
+    """Return a setting as its config has it, without secrets."""
+    return text.written if isinstance(text, ResolvedText) else text
+
+
 class Password(str):
     """A text that is not shown: its `repr` hides it, and it is masked wherever a config is shown."""
 

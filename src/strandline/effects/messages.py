@@ -26,6 +26,9 @@ def place_of(message: Any) -> MessagePlace:
     """Return the place of a message. Raise TypeError for an object that has none."""
     if callable(getattr(message, "error", None)) and message.error() is not None:
         raise TypeError(f"this is an error of the consumer and no message: {message.error()}")
+    if isinstance(message, str | bytes | bytearray | memoryview):
+        # Text has a method `partition`.
+        raise TypeError(f"{type(message).__name__} is no message: it needs topic, partition and offset")
     # A transform of a sink may have renamed the topic of a record; `original_*` tell where it was read.
     topic = getattr(message, "original_topic", "") or _read(message, "topic")
     partition = getattr(message, "original_partition", -1)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from strandline.config.properties import parse_properties
+from strandline.connect.config import ResolvedText
 from strandline.connect.failures import InvalidConnectorConfig
 from strandline.connect.paths import PathRules
 
@@ -40,7 +41,8 @@ class Secrets:
 
     def _resolved(self, name: str, value: str) -> str:
         try:
-            return _REFERENCE.sub(lambda found: self._value(*found.groups()), value)
+            text, count = _REFERENCE.subn(lambda found: self._value(*found.groups()), value)
+            return ResolvedText.of(text, value) if count else text
         except InvalidConnectorConfig as error:
             raise InvalidConnectorConfig(f"{name}: {error}") from None
 

@@ -46,7 +46,10 @@ def kafka_words(error: BaseException) -> str:
     return str(error.args[0].str()) if error.args and hasattr(error.args[0], "str") else str(error)
 
 
-_LARGER: Final = "raise message.max.bytes of the producer, and max.message.bytes of the topic"
+_LARGER: Final = (
+    "raise message.max.bytes of the producer, producer.override.message.max.bytes of a connector, and "
+    "max.message.bytes of the topic"
+)
 
 
 def translated(error: BaseException, what: str) -> ConnectFailed:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
-from strandline.connect.config import Config, Password, option
+from strandline.connect.config import Config, Password, as_written, option
 from strandline.connect.failures import ConnectFailed, RetriableFailure
 from strandline.connect.records import Batch, SourceOffsets, SourceRecord
 from strandline.connect.source import Source
@@ -121,12 +121,16 @@ class HttpPollingSource(Source):
 
     @classmethod
     def only_partition(cls, config: HttpPollingConfig) -> Mapping[str, str]:
-        return {"url": config.http_url}
+        # As it was written: a secret in it is not stored, and may change.
+        return {"url": as_written(config.properties["http.url"])}
 
     async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
         config = self.config
         partition = self.only_partition(config)
-        stored = dict(offsets.get(partition) or {})
+        # Versions before stored the address with its secrets: that position is taken over, and removed.
+        resolved = {"url": config.http_url}
+        forgotten = [(resolved, None)] if resolved != partition and offsets.get(resolved) else []
+        stored = dict(offsets.get(partition) or offsets.get(resolved) or {})
         stored.pop("polled", None)
         progress = _Progress(**stored)
         if progress.cursor is None:
@@ -146,7 +150,8 @@ class HttpPollingSource(Source):
                 records = self._advance(fetcher, progress, answer)
                 is_moved = progress.offset() != before
                 if records or is_moved:
-                    yield Batch(records, partition, progress.offset())
+                    yield Batch(records, partition, progress.offset(), forgotten)
+                    forgotten = []
                 is_behind = progress.next or (config.cursor_path and records and is_moved)
                 wait_s = 0 if is_behind else config.poll_interval_ms / 1000
             await asyncio.sleep(wait_s)
