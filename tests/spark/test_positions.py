@@ -17,6 +17,9 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 from tests.interop.kafka_tools import Tools
 
+from strandline.cli.common.client import Cluster
+from strandline.cli.group.offsets import committed_by_group
+from strandline.client.batch_notes import batch_note
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, KAFKAS_HASH, partition_of_group
@@ -26,6 +29,7 @@ from strandline.spark.positions import (
     PositionsListener,
     Refused,
     WatchedQuery,
+    begins_of,
     group_of,
     positions_of,
     settle,
@@ -156,6 +160,9 @@ def test_the_end_of_a_batch_as_positions() -> None:
     assert positions_of('{"a": {"0": 5, "11": 0}, "b.c": {"2": 7}}') == {("a", 0): 5, ("a", 11): 0, ("b.c", 2): 7}
     assert positions_of('{"a": {"0": 5}, "#topic-ids": {"a": "x"}}') == {("a", 0): 5}
     assert positions_of(None) == positions_of("null") == {}
+    # Spark writes the word None before the first batch.
+    assert begins_of("None") == begins_of(None) == {}
+    assert begins_of('{"a": {"0": 5}}') == {("a", 0): 5}
 
 
 def test_only_what_moved_is_committed_and_a_group_with_members_is_left_alone(
@@ -198,6 +205,15 @@ def test_after_available_now_nothing_lags(
     settle(spark)
     group_id = f"spark.{topic.replace('-', '_')}"
     assert committed(broker, group_id) == {(topic, 0): 34, (topic, 1): 33, (topic, 2): 33}
+    # A position says which batch brought it there, and where that batch began.
+    found = committed_by_group(Cluster(broker.bootstrap, {}), [group_id])[group_id]
+    for each in found.values():
+        note = batch_note(each.metadata)
+        assert note is not None
+        assert note.query == topic.replace("-", "_")
+        assert note.batch_id > 0
+        assert note.begin is not None
+        assert note.begin < each.offset
     assert lag_of(broker, group_id) == [0, 0, 0]
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from strandline.client.batch_notes import BatchNote
 from strandline.client.cluster_client import ClientSettings, ClusterClient, host_and_port
 from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.client.failures import ClientFailed
@@ -85,6 +86,11 @@ def positions_of(end_offset: str | None) -> dict[Place, int]:
     return {(topic, at): int(offset) for (topic, at), offset in from_json(topics).items()}
 
 
+def begins_of(start_offset: str | None) -> dict[Place, int]:
+    """Return what a batch begins at; nothing for the first batch, for which Spark writes `None` (pure)."""
+    return positions_of(start_offset) if start_offset and start_offset.startswith("{") else {}
+
+
 def security_of(options: Mapping[str, str]) -> ClientSecurity:
     """Return how the source connects, which has checked its options when the query began (pure)."""
     return ClientSecurity.spoken({name.removeprefix("kafka."): value for name, value in options.items()})
@@ -103,8 +109,14 @@ class GroupPositions:
     security: ClientSecurity = PLAINTEXT
     wanted: dict[Place, int] = field(default_factory=dict)
     committed: dict[Place, int] = field(default_factory=dict)
+    notes: dict[Place, BatchNote] = field(default_factory=dict)
+    """The batch that reached each wanted position; it goes into the metadata of the commit."""
 
-    def reach(self, positions: Mapping[Place, int]) -> None:
+    def reach(self, positions: Mapping[Place, int], notes: Mapping[Place, BatchNote] | None = None) -> None:
+        for place, offset in positions.items():
+            # A batch that read nothing of a partition did not bring it where it is.
+            if notes is not None and place in notes and self.wanted.get(place) != offset:
+                self.notes[place] = notes[place]
         self.wanted.update(positions)
 
     def commit(self, client: ClusterClient) -> None:
@@ -114,7 +126,12 @@ class GroupPositions:
             return
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for (topic, partition), offset in sorted(ahead.items()):
-            at = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            note = self.notes.get((topic, partition))
+            at = OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=offset,
+                committed_metadata="" if note is None else note.text(),
+            )
             topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(at)
         answer = ask_coordinator(
             client,
@@ -215,7 +232,9 @@ class PositionsListener(StreamingQueryListener):
             watched.sources = self._groups_of(watched)
         for source in progress.sources:
             if (group := watched.sources.get(source.description)) is not None:
-                group.reach(positions_of(source.endOffset))
+                ends, begins = positions_of(source.endOffset), begins_of(source.startOffset)
+                query, batch_id = watched.name or watched.query_id, progress.batchId
+                group.reach(ends, {place: BatchNote(query, batch_id, begins.get(place)) for place in ends})
 
     def _groups_of(self, watched: WatchedQuery) -> dict[str, GroupPositions]:
         from py4j.protocol import Py4JError

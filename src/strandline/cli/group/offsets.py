@@ -12,6 +12,11 @@ from strandline.cli.common.partition_places import leaders_of
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import OffsetRange, look_up_offsets
 from strandline.client.group_positions import CommittedPosition, read_many_positions, read_positions
+from strandline.coordinators.partitioning import (
+    KAFKAS_HASH,
+    SIGN_CLEARED,
+    partition_of_group,
+)
 
 PARTITIONS_PER_REQUEST = 1000
 GROUPS_TOGETHER_MIN = 3
@@ -20,6 +25,17 @@ GROUPS_TOGETHER_MIN = 3
 def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, CommittedPosition]:
     """Return every position that the group has committed; none if there is no such group."""
     return committed_by_group(cluster, [group_id])[group_id]
+
+
+def homes_of_groups(group_ids: Sequence[str], partitions: int) -> list[int]:
+    """Return the partitions of `__consumer_offsets` that may hold the commits of groups."""
+    return sorted(
+        {
+            partition_of_group(group_id, partition_count=partitions, hash_level=level)
+            for group_id in group_ids
+            for level in (KAFKAS_HASH, SIGN_CLEARED)
+        }
+    )
 
 
 def committed_by_group(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, dict[Place, CommittedPosition]]:

@@ -20,6 +20,8 @@ from strandline.cli.queue.queue_state import member_names, read_delivery, read_p
 from strandline.cli.queue.reasons import NO_OFFSET, TaskFacts, reason
 from strandline.client.cluster_client import ClusterClient
 from strandline.console.context import PageContext
+from strandline.console.pages.topic.read_by import GROUPS_MAX as COMMITS_READ_MAX
+from strandline.console.pages.topic.read_by import how_it_was_read, of_position, read_commits
 from strandline.console.reading.record_merge import RecordsAsked, read_records
 from strandline.console.reading.record_spans import FoundRecord
 from strandline.console.reading.user_cluster import UserCluster
@@ -42,15 +44,17 @@ async def journey_of(context: PageContext, topic: str, partition: int, offset: i
     groups = [
         {
             "group": name,
-            "position": committed[topic, partition],
-            "has_read": committed[topic, partition] > offset,
-            "behind": max(0, offset - committed[topic, partition]),
+            "position": committed[topic, partition][0],
+            "has_read": committed[topic, partition][0] > offset,
+            "behind": max(0, offset - committed[topic, partition][0]),
             "member": None,
+            "read": of_position(offset, *committed[topic, partition]),
         }
         for name, committed in positions["groups"].items()
         if (topic, partition) in committed
     ]
     groups.sort(key=lambda each: (not each["has_read"], each["group"]))
+    await _say_when(context, groups, (topic, partition), offset)
     names = positions["queues"][:QUEUES_MAX]
 
     async def ask_queues() -> list[dict[str, Any]]:
@@ -76,6 +80,22 @@ async def journey_of(context: PageContext, topic: str, partition: int, offset: i
         "searched": searched,
         "search": context.query.get("in", ""),
     }
+
+
+async def _say_when(context: PageContext, groups: list[dict[str, Any]], place: Place, offset: int) -> None:
+    """Add which batch read the record, or when it was read, to groups that have read it."""
+    unsaid = [each for each in groups if each["has_read"] and each["read"] is None][:COMMITS_READ_MAX]
+    if not unsaid:
+        return
+    names = [each["group"] for each in unsaid]
+    found = await context.reading.part(
+        "When it was read",
+        context.reading.shared.ask(lambda client: read_commits(client, names, place)),
+        {},
+        wait_s=WAIT_S,
+    )
+    for each in unsaid:
+        each["read"] = how_it_was_read(offset, found.get(each["group"], ()))
 
 
 def _answer(groups: list[dict[str, Any]], queues: list[dict[str, Any]], named: list[dict[str, Any]]) -> str:
@@ -106,7 +126,8 @@ def _positions(cluster: UserCluster) -> dict[str, Any]:
     committed = committed_by_group(cluster, names) if names else {}
     return {
         "groups": {
-            name: {place: each.offset for place, each in positions.items()} for name, positions in committed.items()
+            name: {place: (each.offset, each.metadata) for place, each in positions.items()}
+            for name, positions in committed.items()
         },
         "queues": [each.group_id for each in groups if each.group_type == "share"],
     }
