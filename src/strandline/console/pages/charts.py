@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from strandline.cli.common.plain_words import count
 from strandline.client.failures import ClusterFailed
 from strandline.client.metrics_history import ChartSeries, ClusterHistory, read_history
 from strandline.codec.messages.metrics_history_request import MetricsHistoryRequest
@@ -84,7 +85,7 @@ def verdict(history: ClusterHistory) -> dict[str, str]:
     last = {name: _last(finest.series.get(name, ())) for name in ("records_in", "produce_p99_ms", "errors")}
     words = []
     if last["records_in"] is not None:
-        words.append(f"{last['records_in']:,.0f} records a second")
+        words.append(f"{count(round(last['records_in']), 'record')} a second")
     if last["produce_p99_ms"] is not None:
         words.append(f"a Produce is answered within {last['produce_p99_ms']:,.1f} ms (p99)")
     if last["errors"]:

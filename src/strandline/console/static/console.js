@@ -33,7 +33,7 @@
       value: (plot, value) => short(value) + " " + each.unit,
     }));
     const options = {
-      width, height: element.clientHeight - 28, legend: { live: true }, cursor: { y: false, drag: { x: true, y: false } },
+      width, height: element.clientHeight - (width < 420 ? 52 : 28), legend: { live: true }, cursor: { y: false, drag: { x: true, y: false } },
       // Times of the server, in UTC: the clock of this machine may be wrong.
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       axes: [{ ...axis, values: (plot, seconds) => seconds.map(clock) }, { ...axis, size: 48, values: (plot, values) => values.map(short) }],

@@ -47,7 +47,7 @@ async def consumers(context: PageContext) -> Mapping[str, Any]:
     if not found:
         answer = "No group reads it: none has a position or a member in it."
     elif bad:
-        answer = f"{count(bad, 'group')} of {len(found):,} need a look."
+        answer = f"{count(bad, 'group')} of {len(found):,} {'needs' if bad == 1 else 'need'} a look."
     else:
         answer = f"{count(len(found), 'group')} read it, and none gives cause for concern."
     return {
