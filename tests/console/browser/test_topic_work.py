@@ -81,3 +81,20 @@ def test_a_filter_is_kept_and_forgotten(console: ConsoleService, open_screen: Op
     page.click(".kept button:has-text('Forget')")
     assert page.locator(".kept a").count() == 0
     assert screen.wrong == []
+
+
+def test_a_clock_that_is_wrong_changes_nothing(console: ConsoleService, open_screen: OpenScreen) -> None:
+    screen = open_screen(console)
+    page = screen.page
+    page.clock.install(time="2001-01-01T00:00:00Z")
+    screen.open("/c/dev/topics/orders?live=1")
+    year = page.inner_text(".records tbody .when")[:4]
+    assert int(year) > 2020
+    producer = Producer({"bootstrap.servers": console.console._settings.clusters[0].bootstrap})
+    producer.produce("orders", b"came late")
+    assert producer.flush(30) == 0
+    page.wait_for_selector(".records tbody tr:has-text('came late')")
+    assert page.inner_text(".records tbody tr:has-text('came late') .when").startswith(year)
+    screen.open("/c/dev")
+    page.wait_for_selector(".answer.ok")
+    assert screen.wrong == []
