@@ -23,6 +23,7 @@ from strandline.local.embedded_broker import EmbeddedBroker
 ROOT = Path(__file__).parents[2]
 STORIES = ROOT / "docs" / "console-stories.md"
 STORIES_OF_KAFBAT = 32
+PICTURE_BYTES_MAX = 150_000
 API = "/api/v1/clusters/dev"
 AVRO = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]})
 JSON_SCHEMA = json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}})
@@ -70,6 +71,18 @@ def test_every_story_has_its_test_and_is_told_once() -> None:
         assert named, f"story {number} names no test"
         for file, test in named:
             assert f"def {test}(" in (ROOT / file).read_text(), f"story {number}: {test}"
+
+
+def test_pictures_of_the_documentation_are_there_and_small() -> None:
+    folder = ROOT / "docs" / "pictures"
+    shown = set()
+    for page, start in ((ROOT / "README.md", ROOT), (ROOT / "docs" / "console.md", ROOT / "docs")):
+        found = re.findall(r"!\[[^\]]+\]\(([^)]+\.png)\)", page.read_text())
+        assert found, page
+        shown |= {(start / each).resolve() for each in found}
+    assert {each for each in shown if not each.exists()} == set()
+    assert shown == set(folder.glob("*.png")), "each picture is shown"
+    assert max(each.stat().st_size for each in shown) < PICTURE_BYTES_MAX
 
 
 # The navigation

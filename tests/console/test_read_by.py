@@ -32,7 +32,7 @@ def batch(number: int, begin: int | None, end: int) -> SeenCommit:
         (3, [batch(4, None, 10)], None, "a batch up to batch 4 of query shop"),
         # A consumer names no batch.
         (12, [SeenCommit(10, 0), SeenCommit(20, 60_000)], None, "between 1970-01-01 00:00:00 UTC and 1970-01-01 00:01"),
-        (12, [SeenCommit(20, 60_000)], None, "by 1970-01-01 00:01:00 UTC; what was committed before is no longer kept"),
+        (12, [SeenCommit(20, 60_000)], None, "by 1970-01-01 00:01:00 UTC; no earlier commit is kept"),
         # A reset went back: the record was read again after it.
         (12, [SeenCommit(20, 0), SeenCommit(5, 1000), SeenCommit(13, 2000)], None, "between 1970-01-01 00:00:01 UTC"),
         (40, [batch(8, 20, 30)], None, ""),

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
 from tests.cli.conftest import COMMAND
 from tests.clients.positions import commit
 from tests.connect.running_worker import running_worker
-from tests.console.browser.conftest import OpenScreen, Screen, listening
+from tests.console.browser.conftest import PICTURES, OpenScreen, Screen, listening
 from tests.console.made_topics import make_topics
 from tests.pipelines.running_ground import read_all
 from tests.queues.conftest import QUICK
@@ -76,6 +76,8 @@ PLACES = {
     "connector_create": "/connectors/create?class=FileSink",
 }
 """Addresses of pages whose parameters are not those of `VALUES`."""
+DOCUMENTED = ("overview", "groups", "record", "pipeline")
+"""Pages whose pictures the documentation shows."""
 FORMS = {
     "topic": "orders",
     "topics": "orders",
@@ -206,6 +208,9 @@ def test_every_page_is_for_everyone(console: ConsoleService, open_screen: OpenSc
         screen.open(f"/c/dev{address_of(page.name, page.path)}")
         assert "That did not work" not in screen.page.inner_text("main"), page.name
         faults += look(screen, f"whole-{page.name}-{width}-{scheme}")
+        if page.name in DOCUMENTED and (width, scheme) == (1280, "light"):
+            # For docs/pictures: what is seen without scrolling.
+            screen.page.screenshot(path=PICTURES / f"console-{page.name}.png")
     assert faults == []
 
 
@@ -231,6 +236,7 @@ def test_what_runs_is_seen_together(console: ConsoleService, open_screen: OpenSc
     page.wait_for_selector("h2:has-text('Where it went')")
     words = page.inner_text(".journey")
     assert "billing" in words
+    assert "of query shop.v1.large" in words, "the batch of Spark that read it"
     screen.picture("whole-journey")
     screen.open("/c/dev/pipelines")
     page.wait_for_selector("th.name a:text-is('shop')")

@@ -101,7 +101,7 @@ def how_it_was_read(offset: int, commits: Sequence[SeenCommit]) -> dict[str, Any
         return told | {"text": f"a batch {since}{last} of query {note.query}, by {when}"}
     if before is not None:
         return told | {"text": f"between {moment(before.at_ms)} and {when}"}
-    return told | {"text": f"by {when}; what was committed before is no longer kept"}
+    return told | {"text": f"by {when}; no earlier commit is kept"}
 
 
 def of_position(offset: int, position: int, metadata: str) -> dict[str, Any] | None:
