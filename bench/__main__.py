@@ -17,6 +17,7 @@ from bench.figures import Figure, Verdict
 from bench.kafka_jars import KAFKA_VERSION, KafkaUnavailable, kafka_class_path
 from bench.scenarios import SCENARIOS
 from bench.stage import Stage
+from strandline._twins import is_compiled
 
 
 def arguments() -> argparse.Namespace:
@@ -62,6 +63,8 @@ def main() -> int:
         before=source_of(options.before) if options.before else None,
         say=lambda line: console.print(line, style="dim", markup=False, highlight=False),
     )
+    if not is_compiled():
+        stage.remarks.append("compiled modules are missing or older than their text: run `python hatch_build.py` first")
     if options.quick:
         stage.remarks.append(
             "--quick: too short to warm a JVM, so every ratio to Kafka flatters Strandline; do not quote it"

@@ -1,6 +1,7 @@
 """Tiered topics on versitygw, an S3 server on this machine: cold reads, a bystander meanwhile, and compaction.
 
-The peer of cold reads is obstore alone, which reads the same objects in the same blocks, as many at a time.
+The peer of cold reads is obstore alone, which reads the same objects in the same blocks, as many at a time. There is
+four times as much to read as the broker's cache holds.
 """
 
 from __future__ import annotations
@@ -25,8 +26,13 @@ SUMMARY = (
 PARTITIONS: Final = 4
 VALUE_BYTES: Final = 1024
 BLOCK_BYTES: Final = 4 << 20
+FETCH_BYTES: Final = 1 << 20
+"""What clients ask of a partition by default."""
 BYSTANDER: Final = "bystander"
 RATE_PER_S: Final = 1_000
+BYSTANDER_NOTE: Final = f"local topic, {RATE_PER_S:,}/s by bare sockets"
+READERS: Final = (1, PARTITIONS)
+"""Readers at a time, and GETs of obstore at a time."""
 IDLE_S: Final = 3.0
 QUIET_S: Final = 4.0
 """So long without a copy or a compaction: all is compacted."""
@@ -63,62 +69,65 @@ def run(stage: Stage) -> list[Figure]:
 
 
 def _cold_reads(stage: Stage, store: Store, broker: Broker) -> list[Figure]:
-    count = stage.scaled(500_000, 40_000)
     broker.create_topic(BYSTANDER, 1)
-    broker.create_topic(NAME, PARTITIONS, SETTINGS)
-    run_measured(broker, [("produce", {"topic": NAME, "count": count, "value_bytes": VALUE_BYTES})])
-    ends = {index: max(_local_bases(broker, index)) for index in range(PARTITIONS)}
-    spread = {"topic": NAME, "partitions": PARTITIONS, "rounds": 1, "every_s": 0.5}
-
-    def is_in_store() -> bool:
-        run_measured(broker, [("spread", spread)])
-        return all(min(_local_bases(broker, index)) > end for index, end in ends.items())
-
-    _wait(is_in_store, f"{NAME} is in the store alone")
+    ends = _fill(stage, broker)
     sizes = [(store.key_of(each), each.stat().st_size) for each in store.objects("tiers") if each.suffix == ".log"]
-    read = {"action": "get", "objects": sizes, "block_bytes": BLOCK_BYTES, "requests_in_flight": PARTITIONS}
+    passes = stage.scaled(4, 1)
+    alone = {"action": "get", "objects": sizes * passes, "block_bytes": BLOCK_BYTES}
     samples = Samples()
     for number in range(1 + min(stage.rounds, 5)):
-        alone = store.alone(broker, **read)
         idle = _disturbed(broker, lambda: time.sleep(stage.scaled(int(IDLE_S), 1)))
-        ours: dict[str, float] = {}
-        busy = _disturbed(broker, partial(_consume, broker, count, ours))
-        stage.say(
-            f"  round {number + 1}  store alone {alone['mb_per_s']:.0f} MB/s  consumer {ours['mb_per_s']:.0f} MB/s, "
-            f"{ours['ms_per_mb']:.2f} ms/MB  bystander p99 idle {idle['p99_ms']:.2f} ms, "
-            f"meanwhile {busy['p99_ms']:.2f} ms"
-        )
+        measured = {"idle p99_ms": idle["p99_ms"]}
+        for readers in READERS:
+            theirs = store.alone(broker, **alone, requests_in_flight=readers)
+            task = {"topic": NAME, "ends": ends, "readers": readers, "passes": passes, "fetch_bytes": FETCH_BYTES}
+            ours: dict[str, float] = {}
+            ours |= {"p99_ms": _disturbed(broker, partial(_read, broker, "fetch_raw", task, ours))["p99_ms"]}
+            measured |= {f"{key}, {readers}": each for key, each in ours.items()}
+            measured[f"alone, {readers}"] = theirs["mb_per_s"]
+        plain: dict[str, float] = {}
+        _read(broker, "consume", {"topic": NAME, "count": sum(ends)}, plain)
+        measured["consumer"] = plain["mb_per_s"]
+        stage.say(f"  round {number + 1}  " + "  ".join(f"{key} {each:.4g}" for key, each in measured.items()))
         if number:
-            samples.add(ALONE, alone)
-            samples.add(NAME, {**ours, "idle": idle["p99_ms"], "busy": busy["p99_ms"]})
+            samples.add(NAME, measured)
     broker.delete_topic(NAME)
-    of = samples.of
-    note = f"one librdkafka consumer, 1 KiB; alone: {PARTITIONS} GETs of 4 MiB at a time"
-    return [
-        Figure(
-            "cold read of a tiered topic",
-            "MB/s",
-            of(NAME, "mb_per_s"),
-            of(ALONE, "mb_per_s"),
-            ALONE,
-            ratio_at_least(0.7),
-            note,
-        ),
-        Figure("broker CPU per MB of a cold read, with the bystander", "ms/MB", of(NAME, "ms_per_mb")),
-        Figure(
-            "bystander's produce p99 during cold reads",
-            "ms",
-            of(NAME, "busy"),
-            of(NAME, "idle"),
-            "idle",
-            ratio_at_most(1.5),
-            f"local topic, {RATE_PER_S:,}/s by a bare socket",
-        ),
-    ]
+    of = partial(samples.of, NAME)
+    figures = []
+    for readers in READERS:
+        words = f"{readers} reader{'s' * (readers > 1)}"
+        note = f"bare sockets, a Fetch of 1 MiB each; alone: {readers} GET of 4 MiB at a time"
+        rates = of(f"mb_per_s, {readers}"), of(f"alone, {readers}")
+        felt = of(f"p99_ms, {readers}"), of("idle p99_ms")
+        figures += [
+            Figure(f"cold read of a tiered topic, {words}", "MB/s", *rates, ALONE, ratio_at_least(0.7), note),
+            Figure(f"broker CPU per MB of a cold read, {words}", "ms/MB", of(f"ms_per_mb, {readers}")),
+            Figure(f"bystander's produce p99, {words}", "ms", *felt, "idle", ratio_at_most(1.5), BYSTANDER_NOTE),
+        ]
+    return [*figures, Figure("cold read by one librdkafka consumer, 1 KiB", "MB/s", of("consumer"))]
 
 
-def _consume(broker: Broker, count: int, measured: dict[str, float]) -> None:
-    cpu_s, _, (result,) = run_measured(broker, [("consume", {"topic": NAME, "count": count})])
+def _fill(stage: Stage, broker: Broker) -> list[int]:
+    """Fill the topic, and return up to which offsets its partitions are in the store alone."""
+    broker.create_topic(NAME, PARTITIONS, SETTINGS)
+    count = stage.scaled(260_000, 40_000)
+    run_measured(broker, [("produce", {"topic": NAME, "count": count, "value_bytes": VALUE_BYTES})])
+    spread = {"topic": NAME, "partitions": PARTITIONS, "rounds": 1, "every_s": 0.5}
+
+    def starts() -> list[int]:
+        return [min(_local_bases(broker, index)) for index in range(PARTITIONS)]
+
+    def is_in_store() -> bool:
+        # A record more in each, because a segment is sealed by age when the next record comes.
+        run_measured(broker, [("spread", spread)])
+        return sum(starts()) >= count
+
+    _wait(is_in_store, f"{NAME} is in the store alone")
+    return starts()
+
+
+def _read(broker: Broker, client: str, task: dict[str, object], measured: dict[str, float]) -> None:
+    cpu_s, _, (result,) = run_measured(broker, [(client, task)])
     size_mb = result["bytes"] / MB
     measured |= {"mb_per_s": size_mb / result["seconds"], "ms_per_mb": cpu_s * 1e3 / size_mb}
 
