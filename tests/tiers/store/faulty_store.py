@@ -83,7 +83,7 @@ class FaultyStore:
 
     async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
         async def work() -> bytes:
-            found = await self.inner.read(key, start, length, deadline_s=deadline_s)
+            found = bytes(await self.inner.read(key, start, length, deadline_s=deadline_s))
             if self._hits("short_range", self.faults.short_range):
                 raise ObjectDamaged(f"{self.name} returned fewer bytes of {key}")
             if self._hits("wrong_range", self.faults.wrong_range):

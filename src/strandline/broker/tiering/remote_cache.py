@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Final
 
 from crc32c import crc32c
@@ -20,7 +21,7 @@ from strandline.tiers.objects import BLOCK_BYTES, ObjectPart, checksums_of, unpa
 from strandline.tiers.records import RemoteSegment
 from strandline.tiers.store.byte_rate import ByteRate
 from strandline.tiers.store.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreUnavailable
-from strandline.tiers.store.waiting import Signal, start
+from strandline.tiers.store.waiting import Signal, in_thread, start
 
 READ_S_MAX: Final = 30.0
 """Seconds for one read of the store, with its retries."""
@@ -45,7 +46,8 @@ class SegmentIndexes:
             raise CorruptLog(f"{len(self.checksums)} checksums for a segment of {segment.size_bytes} bytes")
 
 
-Content = bytes | SegmentIndexes
+Block = bytes | memoryview
+Content = Block | SegmentIndexes
 Place = tuple[Hashable, int]
 """Segment, or object of several partitions, and number of the block; `INDEXES` for the indexes."""
 INDEXES: Final = -1
@@ -71,7 +73,7 @@ class RemoteCache:
         self.damages: dict[Place, str] = {}
         """What could not be read of objects that should be there, in sentences; the last ones."""
 
-    async def block(self, key: str, segment: RemoteSegment, number: int, indexes: SegmentIndexes) -> bytes:
+    async def block(self, key: str, segment: RemoteSegment, number: int, indexes: SegmentIndexes) -> Block:
         """Return a block. Raises StoreFailed."""
         place = segment.id, number
         found = self._kept.get(place)
@@ -79,17 +81,17 @@ class RemoteCache:
             found = await self._come(place, lambda: self._read_block(key, segment, number, indexes))
         else:
             self._hit(place)
-        assert isinstance(found, bytes)
+        assert not isinstance(found, SegmentIndexes)
         return found
 
-    async def piece(self, place: Place, key: str, start: int, length: int) -> bytes:
+    async def piece(self, place: Place, key: str, start: int, length: int) -> Block:
         """Return bytes of an object, which the caller checks. Raises StoreFailed."""
         found = self._kept.get(place)
         if found is None:
             found = await self._come(place, lambda: self._read_piece(key, start, length))
         else:
             self._hit(place)
-        assert isinstance(found, bytes)
+        assert not isinstance(found, SegmentIndexes)
         return found
 
     async def indexes(self, key: str, segment: RemoteSegment) -> SegmentIndexes:
@@ -153,27 +155,28 @@ class RemoteCache:
                 self._turns.popleft().set(None)
 
     def _keep(self, place: Place, content: Content) -> None:
-        size = len(content) if isinstance(content, bytes) else content.size_bytes
+        size = _size_of(content)
         self._kept[place] = content
         self.size_bytes += size
         while self.size_bytes > self.size_bytes_max and len(self._kept) > 1:
             _, gone = self._kept.popitem(last=False)
-            self.size_bytes -= len(gone) if isinstance(gone, bytes) else gone.size_bytes
+            self.size_bytes -= _size_of(gone)
 
-    async def _read_block(self, key: str, segment: RemoteSegment, number: int, indexes: SegmentIndexes) -> bytes:
+    async def _read_block(self, key: str, segment: RemoteSegment, number: int, indexes: SegmentIndexes) -> Block:
         begin = number * BLOCK_BYTES
         length = min(BLOCK_BYTES, segment.size_bytes - begin)
         store = self._opened()
         data = await store.read(f"{key}.log", begin, length, deadline_s=READ_S_MAX)
         self._count(len(data))
-        if len(data) != length or crc32c(data) != indexes.checksums[number]:
+        # In a thread, because it takes half a millisecond in which the loop serves others.
+        if len(data) != length or await in_thread(self._runtime, partial(crc32c, data)) != indexes.checksums[number]:
             raise ObjectDamaged(
                 f"{store.name}: {key}.log is not what was written, in the {length} bytes from {begin} on; restore the "
                 "object from a copy, or move the log start behind it with DeleteRecords"
             )
         return data
 
-    async def _read_piece(self, key: str, start: int, length: int) -> bytes:
+    async def _read_piece(self, key: str, start: int, length: int) -> Block:
         data = await self._opened().read(key, start, length, deadline_s=READ_S_MAX)
         self.read_bytes += len(data)
         return data
@@ -202,4 +205,8 @@ class RemoteCache:
         self.damages = {place: text for place, text in self.damages.items() if place[0] != owner}
         for place in [each for each in self._kept if each[0] == owner]:
             gone = self._kept.pop(place)
-            self.size_bytes -= len(gone) if isinstance(gone, bytes) else gone.size_bytes
+            self.size_bytes -= _size_of(gone)
+
+
+def _size_of(content: Content) -> int:
+    return content.size_bytes if isinstance(content, SegmentIndexes) else len(content)

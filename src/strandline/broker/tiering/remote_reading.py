@@ -24,12 +24,12 @@ from strandline.tiers.store.waiting import in_thread, pause
 if TYPE_CHECKING:
     from strandline.broker.tiering.objects.followed_partition import FollowedPartition
 
-AHEAD_SHARE: Final = BLOCK_BYTES // 2
-"""A reader that is so far in a block will want the next one."""
+AHEAD_BYTES: Final = BLOCK_BYTES // 2
+"""What a reader will want soon, however little it takes at a time."""
 
-READ_BYTES_MAX: Final = 2 * BLOCK_BYTES
+READ_BYTES_MAX: Final = BLOCK_BYTES // 2
 BATCHES_MAX: Final = 2000
-"""Bytes and batches of one read: the loop looks at each header, and other clients wait meanwhile."""
+"""Bytes and batches of one read: the loop looks at each header and copies the bytes, and others wait meanwhile."""
 BATCHES_PER_TURN: Final = 1000
 """Batches that a look-up by time passes in one turn of the loop."""
 
@@ -113,18 +113,20 @@ class RemoteSegmentReader:
         while position < end:
             number, at = divmod(position, BLOCK_BYTES)
             block = await self._cache.block(self._key, self._segment, number, self._indexes)
-            part = block[at : at + end - position]
+            # Views, so that the bytes are copied once.
+            part = memoryview(block)[at : at + end - position]
             parts.append(part)
             position += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return b"".join(parts)
 
     async def batches(self, position: int) -> AsyncIterator[RemoteBatch]:
         """Yield the headers of batches from the one at `position` on."""
-        held, block = -1, b""
+        held, block = -1, memoryview(b"")
         while position + HEADER_SIZE <= self._segment.size_bytes:
             number, at = divmod(position, BLOCK_BYTES)
             if number != held:
-                held, block = number, await self._cache.block(self._key, self._segment, number, self._indexes)
+                found = await self._cache.block(self._key, self._segment, number, self._indexes)
+                held, block = number, memoryview(found)
             if at + HEADER_SIZE <= len(block):
                 header = BatchHeader._make(HEADER.unpack_from(block, at))
             else:
@@ -134,10 +136,11 @@ class RemoteSegmentReader:
             yield RemoteBatch(header, position)
             position += header.size_bytes
 
-    def read_ahead(self, position: int) -> None:
-        number, at = divmod(position, BLOCK_BYTES)
-        if at >= AHEAD_SHARE:
-            self._cache.read_ahead(self._key, self._segment, number + 1, self._indexes)
+    def read_ahead(self, position: int, size_bytes: int) -> None:
+        """Begin to read what a reader wants next, who is at a position and took so many bytes."""
+        last = (position + max(AHEAD_BYTES, size_bytes)) // BLOCK_BYTES
+        for number in range(position // BLOCK_BYTES + (position % BLOCK_BYTES > 0), last + 1):
+            self._cache.read_ahead(self._key, self._segment, number, self._indexes)
 
 
 async def read_records(
@@ -186,7 +189,7 @@ async def _read_from(
             return await _read_ranges(remote, remote.ranges, at, size_bytes_max, committed_only=committed_only)
         segment = remote.expect(at)
     data = await reader.span(span.position, span.size_bytes) if span.size_bytes else b""
-    reader.read_ahead(span.position + span.size_bytes)
+    reader.read_ahead(span.position + span.size_bytes, span.size_bytes)
     if not committed_only or not data:
         return RemoteRecords(data, ())
     return RemoteRecords(data, await aborted_among(remote, cache, segment, offset, span.next_offset))

@@ -386,12 +386,14 @@ def _entries(segments: Sequence[Segment]) -> list[AbortedTransaction]:
     return [each for segment in segments for each in segment.transaction_index.entries()]
 
 
-def _write_checked(write_at: Callable[[int, bytes], None], start: int, data: bytes, checksums: Sequence[int]) -> bool:
+def _write_checked(
+    write_at: Callable[[int, memoryview], None], start: int, data: bytes | memoryview, checksums: Sequence[int]
+) -> bool:
     """In a thread: write whole blocks if they are sound, and return whether they are."""
     view = memoryview(data)
     for at in range(0, len(data), BLOCK_BYTES):
         number = (start + at) // BLOCK_BYTES
         if number >= len(checksums) or crc32c(view[at : at + BLOCK_BYTES]) != checksums[number]:
             return False
-    write_at(start, data)
+    write_at(start, view)
     return True

@@ -148,8 +148,8 @@ async def read_head(store: ObjectStore, key: str) -> list[RangeCommit] | None:
     """Return the ranges in the head of an object; None if it cannot be read."""
     try:
         first = await store.read(key, 0, HEAD_BYTES_MIN, deadline_s=READ_S)
-        length = head_length(first)
-        return unpack_head(await store.read(key, 0, length, deadline_s=READ_S))
+        length = head_length(bytes(first))
+        return unpack_head(bytes(await store.read(key, 0, length, deadline_s=READ_S)))
     except (CorruptLog, ObjectMissing, ObjectDamaged):
         return None
 

@@ -137,7 +137,7 @@ class BudgetedStore:
             2, deadline_s, "create", key, lambda left_s: self._inner.create(key, body, nonce=nonce, deadline_s=left_s)
         )
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
         return await self._admitted(
             1, deadline_s, "read", key, lambda left_s: self._inner.read(key, start, length, deadline_s=left_s)
         )

@@ -60,7 +60,7 @@ class CountedStore:
             self._counters.written_bytes += len(body)
         return is_mine
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
         found = await self._counted("read", self.inner.read(key, start, length, deadline_s=deadline_s))
         self._counters.read_bytes += len(found)
         return found

@@ -49,8 +49,11 @@ class ObjectStore(Protocol):
         unknown; the same call finds out later.
         """
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
-        """Return exactly `length` bytes. Raise ObjectMissing, or ObjectDamaged if there are fewer."""
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
+        """Return exactly `length` bytes, as a view where a library holds them.
+
+        Raise ObjectMissing, or ObjectDamaged if there are fewer.
+        """
 
     async def read_whole(self, key: str, *, deadline_s: float) -> bytes:
         """Return all bytes of an object, or raise ObjectMissing."""

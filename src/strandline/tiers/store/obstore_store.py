@@ -110,7 +110,7 @@ class ObstoreStore:
             write, "create", key, deadline, expected=(store_errors.AlreadyExistsError, store_errors.PreconditionError)
         )
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
         check_key(key)
         check_range(start, length)
         deadline = Deadline(self._runtime, deadline_s)
@@ -124,7 +124,7 @@ class ObstoreStore:
                 f"{self.name} returned {len(found)} bytes of {key} from {start} on and not {length}; "
                 "run `strandline storage check`"
             )
-        return bytes(found)
+        return memoryview(found)
 
     async def read_whole(self, key: str, *, deadline_s: float) -> bytes:
         check_key(key)

@@ -34,7 +34,7 @@ class ReadOnlyStore:
     async def delete(self, keys: Sequence[str], *, deadline_s: float) -> None:
         raise self._denied("deleted")
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
         return await self._store.read(key, start, length, deadline_s=deadline_s)
 
     async def read_whole(self, key: str, *, deadline_s: float) -> bytes:

@@ -83,7 +83,7 @@ class RetryingStore:
                 raise unsure from error
             raise
 
-    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes:
+    async def read(self, key: str, start: int, length: int, *, deadline_s: float) -> bytes | memoryview:
         extra_s = length / self._rules.bytes_per_s_min
         return await self._retried(
             lambda left_s: self._inner.read(key, start, length, deadline_s=left_s), deadline_s, extra_s, is_read=True

@@ -71,7 +71,7 @@ class RangeReader:
     def has(self, offset: int) -> bool:
         return self.known.find(offset) is not None
 
-    async def load(self, wanted: WalRange) -> bytes:
+    async def load(self, wanted: WalRange) -> memoryview:
         """Return the bytes of a range. Raises StoreFailed."""
         live = self._fold().objects.get(wanted.object_id)
         end = wanted.position + wanted.size_bytes
@@ -82,9 +82,9 @@ class RangeReader:
             number, at = divmod(position, BLOCK_BYTES)
             length = min(BLOCK_BYTES, size_bytes - number * BLOCK_BYTES)
             block = await self._cache.piece((wanted.object_id, number), key, number * BLOCK_BYTES, length)
-            parts.append(block[at : at + end - position])
+            parts.append(memoryview(block)[at : at + end - position])
             position += len(parts[-1])
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
         if crc32c(data) != wanted.crc:
             self._cache.forget(wanted.object_id)
             self._cache.failures += 1
@@ -109,7 +109,7 @@ class RangeReader:
             chosen.append(each)
             size += each.size_bytes
         found = await together(self._partition.runtime, [self.load(each) for each in chosen])
-        parts: list[bytes] = []
+        parts: list[memoryview] = []
         left, next_offset = size_bytes_max, offset
         for data in found:
             if isinstance(data, BaseException):
@@ -152,8 +152,8 @@ class RangeReader:
 
 
 def _cut(
-    data: bytes, offset: int, limit_offset: int, size_bytes_max: int, *, at_least_one: bool
-) -> tuple[bytes, int, bool]:
+    data: memoryview, offset: int, limit_offset: int, size_bytes_max: int, *, at_least_one: bool
+) -> tuple[memoryview, int, bool]:
     """Return the batches from the one with `offset` on, the offset behind them, and whether they go on to the end."""
     at = first = end = 0
     next_offset, is_any = offset, False
