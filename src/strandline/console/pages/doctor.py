@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,8 @@ from strandline.console.context import PageContext
 from strandline.console.declarations import ConsolePage, PageModule, PageQuery
 
 DOCTOR_S: Final = 30.0
+DOCTOR_WAIT_S: Final = 10.0
+"""The first visitor waits that long for the whole look."""
 SHOWN_MAX: Final = 200
 """Findings of one section."""
 COMMANDS_MAX: Final = 3
@@ -39,8 +42,16 @@ async def doctor(context: PageContext) -> Mapping[str, Any]:
         look_at_cluster(shared.cluster, tell, grouped=True)
         return found
 
-    health = await context.reading.findings()
-    sections = await context.reading.know("doctor", lambda: shared.in_thread(look), DOCTOR_S)
+    reading = context.reading
+    health, sections = await asyncio.gather(
+        reading.part("The cluster now", reading.findings(), [], wait_s=reading.patience_s("findings")),
+        reading.part(
+            "The whole look",
+            reading.know("doctor", lambda: shared.in_thread(look), DOCTOR_S),
+            [],
+            wait_s=DOCTOR_WAIT_S if not shared.first_asked_s("doctor") else reading.patience_s("doctor"),
+        ),
+    )
     known = {(each.check, each.text) for each in health}
     rest = [(heading, [each for each in some if (each.check, each.text) not in known]) for heading, some in sections]
     every = [("the cluster now", health), *rest]

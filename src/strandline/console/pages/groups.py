@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from strandline.cli.common.plain_words import count
@@ -20,7 +20,6 @@ LAG_S: Final = 5.0
 TIMES_MAX: Final = 500
 """Records that one look reads for their times: in a cluster of thousands of groups the rest has none for now."""
 ALL_GROUPS: Final = "groups.windows"
-ROWS: Final = "groups.rows"
 _GOOD: Final = (LagVerdict.OK, LagVerdict.NO_POSITION, LagVerdict.CATCHING_UP)
 _UNREAD: Final = {"level": "unknown", "text": "How far groups are behind is not known yet."}
 _LOSES: Final = (LagVerdict.LOST_DATA, LagVerdict.WILL_LOSE_DATA, LagVerdict.STALLED)
@@ -47,15 +46,26 @@ def finite(seconds: float | None) -> float | None:
     return None if seconds is None or math.isinf(seconds) else seconds
 
 
-async def read_lags(context: PageContext) -> list[GroupLag]:
-    """Return how far every group is behind. What was seen before is kept, so that later looks know rates."""
+class ShownGroups(NamedTuple):
+    """The rows of all groups, and the answer in a sentence."""
+
+    rows: list[Row]
+    answer: dict[str, str]
+
+
+async def read_groups(context: PageContext) -> ShownGroups:
+    """Return how far every group is behind. What was seen before is kept, so that later looks know rates.
+
+    Only what is shown is kept: the positions of 2,000 groups are 30 MB, and their rows take the loop 80 ms.
+    """
     shared = context.reading.shared
     windows: LagWindows = shared.memory.setdefault(ALL_GROUPS, LagWindows())
 
-    async def ask() -> list[GroupLag]:
-        return await shared.in_thread(lambda: looked(LagReading(shared.cluster, windows=windows, times_max=TIMES_MAX)))
+    def look() -> ShownGroups:
+        found = looked(LagReading(shared.cluster, windows=windows, times_max=TIMES_MAX))
+        return ShownGroups(_rows(found), verdict(found))
 
-    return await context.reading.know("lags", ask, LAG_S)
+    return await context.reading.know("lags", lambda: shared.in_thread(look), LAG_S)
 
 
 def looked(reading: LagReading) -> list[GroupLag]:
@@ -69,8 +79,8 @@ def looked(reading: LagReading) -> list[GroupLag]:
 async def groups(context: PageContext) -> Mapping[str, Any]:
     """Answer which groups are behind."""
     reading = context.reading
-    told = await reading.part("Groups", _shown(context), None, wait_s=reading.patience_s("lags"))
-    rows, answer = told or ([], _UNREAD)
+    told = await reading.part("Groups", read_groups(context), None, wait_s=reading.patience_s("lags"))
+    rows, answer = ([], _UNREAD) if told is None else told
     return {
         "verdict": answer,
         "table": context.table(
@@ -82,17 +92,6 @@ async def groups(context: PageContext) -> Mapping[str, Any]:
             empty="There is no group yet: a consumer with a group.id makes one." if told is not None else "",
         ),
     }
-
-
-async def _shown(context: PageContext) -> tuple[list[Row], dict[str, str]]:
-    """Return the rows of all groups and the answer, made once of each look: of 2,000 groups that takes 80 ms."""
-    found = await read_lags(context)
-    shared = context.reading.shared
-    kept: tuple[list[GroupLag], list[Row], dict[str, str]] | None = shared.memory.get(ROWS)
-    if kept is None or kept[0] is not found:
-        rows, answer = await shared.in_thread(lambda: (_rows(found), verdict(found)))
-        kept = shared.memory[ROWS] = found, rows, answer
-    return kept[1], kept[2]
 
 
 def _rows(found: list[GroupLag]) -> list[Row]:

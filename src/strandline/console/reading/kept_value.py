@@ -12,6 +12,8 @@ SHARE_OF_TIME: Final = 8
 """An answer that takes long is asked for less often, so that asking takes at most an eighth of the time."""
 WAIT_S: Final = 0.1
 """The time that a page waits for a newer answer if there is one that is a little old, and the last came that soon."""
+SLOW_S: Final = 60.0
+"""The age up to which no page waits for a newer answer to a question that takes long; it says how old it is."""
 STALE_S_MAX: Final = 600.0
 """The age of an answer that is still shown while the cluster does not answer."""
 
@@ -48,7 +50,8 @@ class KeptValue(Generic[T]):
             self._running = asyncio.get_running_loop().create_task(self._renew())
         if self._running is not None:
             # A little old is good enough for a page, and so is anything while the cluster fails.
-            is_usable = self._is_valid and (self._age_s < 5 * fresh_s or self._error is not None)
+            old_s = 5 * fresh_s if self._took_s <= WAIT_S else max(5 * fresh_s, SLOW_S)
+            is_usable = self._is_valid and (self._age_s < old_s or self._error is not None)
             if not (is_usable and self._took_s > WAIT_S):
                 await asyncio.wait([self._running], timeout=WAIT_S if is_usable else None)
             if self._error is None and not self._is_valid:
