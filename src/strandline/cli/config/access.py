@@ -9,6 +9,7 @@ from typing import Any
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.conversation import converse, is_spoken
 from strandline.cli.common.failures import CommandFailed, NotFound, topic_not_found
+from strandline.cli.common.partition_places import BrokerAddress, brokers_of
 
 _SET, _DELETE = 0, 1
 _UNKNOWN_TOPIC = 3
@@ -83,7 +84,7 @@ def read_entries(cluster: Cluster, admin: Any, target: Target) -> dict[str, Conf
     the broker hides the default behind it) and does not ask for the documentation.
     """
     if target.kind == "broker":
-        _check_broker(cluster, admin, target)
+        _check_broker(cluster, target)
     if is_spoken(cluster):
         return _read_plainly(cluster, admin, target)
     if target.kind == "brokers":
@@ -152,19 +153,17 @@ def _number(source: Any) -> int:
     return int(getattr(source, "value", source))
 
 
-def _check_broker(cluster: Cluster, admin: Any, target: Target) -> None:
-    if not target.name.isdigit() or int(target.name) not in _brokers(cluster, admin):
+def _check_broker(cluster: Cluster, target: Target) -> None:
+    if not target.name.isdigit() or int(target.name) not in _brokers(cluster):
         raise NotFound(f"there is no broker {target.name}", hint="see `strandline cluster info`")
 
 
-def _brokers(cluster: Cluster, admin: Any) -> dict[int, Any]:
-    with cluster.errors("cannot list brokers"):
-        brokers: dict[int, Any] = admin.list_topics(timeout=cluster.timeout_s).brokers
-    return brokers
+def _brokers(cluster: Cluster) -> dict[int, BrokerAddress]:
+    return {each.id: each for each in brokers_of(cluster)}
 
 
-def any_broker(cluster: Cluster, admin: Any) -> Target:
-    return Target("broker", str(min(_brokers(cluster, admin))))
+def any_broker(cluster: Cluster) -> Target:
+    return Target("broker", str(min(_brokers(cluster))))
 
 
 def _needs_own_request() -> CommandFailed:
@@ -182,7 +181,7 @@ def _read_plainly(cluster: Cluster, admin: Any, target: Target) -> dict[str, Con
     resource = DescribeConfigsResource(_RESOURCE_TYPES[target.kind], target.name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True, include_documentation=True)
     # A broker answers for itself only.
-    broker = _brokers(cluster, admin)[int(target.name)] if target.kind == "broker" else None
+    broker = _brokers(cluster)[int(target.name)] if target.kind == "broker" else None
     conversation = converse(cluster, broker)
     assert conversation is not None, "our own connections reach it"
     with conversation:

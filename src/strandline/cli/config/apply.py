@@ -32,7 +32,7 @@ def apply_changes(
     known = entries
     if target.kind == "brokers":
         # Only what was set is listed for all of them together; what could be set, any one of them knows.
-        known = (read_entries(cluster, admin, any_broker(cluster, admin)) or {}) | entries
+        known = (read_entries(cluster, admin, any_broker(cluster)) or {}) | entries
     _check_names(target, [*changed, *unset], known)
     changes = [SettingChange(name, value_of(entries, name), value) for name, value in changed.items()]
     changes += [SettingChange(name, value_of(entries, name), None, _fallback(entries, target, name)) for name in unset]

@@ -63,7 +63,7 @@ def store_address(cluster: Cluster, admin: Any, url: str | None, options: list[s
     """Return what the user said, or what a broker of the cluster is set to."""
     given = key_values(options, option="--store-option")
     if url is None:
-        entries = read_entries(cluster, admin, any_broker(cluster, admin)) or {}
+        entries = read_entries(cluster, admin, any_broker(cluster)) or {}
         entry = entries.get(STORE_URL)
         url = None if entry is None else entry.value
         if not url:

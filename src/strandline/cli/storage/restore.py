@@ -202,7 +202,7 @@ class _Restoring:
                     self.partitions.setdefault(topic.name, []).append(objects.add(found))
 
     def _check_mode(self) -> None:
-        entries = read_entries(self.cluster, self.admin, any_broker(self.cluster, self.admin)) or {}
+        entries = read_entries(self.cluster, self.admin, any_broker(self.cluster)) or {}
         is_set = value_of(entries, READ_ONLY) == "true"
         if self.is_read_only and not is_set:
             raise CommandFailed(
@@ -350,7 +350,7 @@ class _Restoring:
         known = self.client.topic(METADATA_TOPIC)
         if known is not None:
             return len(known.leaders)
-        entries = read_entries(self.cluster, self.admin, any_broker(self.cluster, self.admin)) or {}
+        entries = read_entries(self.cluster, self.admin, any_broker(self.cluster)) or {}
         brokers = max(1, self.client.broker_count)
         partitions = int(value_of(entries, _METADATA_PARTITIONS) or 50)
         factor = min(int(value_of(entries, _METADATA_REPLICAS) or 3), brokers)
@@ -368,7 +368,7 @@ class _Restoring:
         objects = self.objects
         assert objects is not None
         if self.client.topic(COMMIT_TOPIC) is None:
-            entries = read_entries(self.cluster, self.admin, any_broker(self.cluster, self.admin)) or {}
+            entries = read_entries(self.cluster, self.admin, any_broker(self.cluster)) or {}
             factor = min(int(value_of(entries, _COMMITS_REPLICAS) or 3), max(1, self.client.broker_count))
             self._create_topic(COMMIT_TOPIC, 1, factor, commit_topic_settings(factor))
             wait_usable(self.cluster, self.admin, [COMMIT_TOPIC])
