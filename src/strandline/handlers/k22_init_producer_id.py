@@ -14,7 +14,7 @@ from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import InitProducerId
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.fenced_codes import fenced_code
+from strandline.handlers.support.refusals import fenced_code
 
 API_KEY = 22
 VERSIONS = (0, 5)

@@ -26,8 +26,8 @@ from strandline.codec.messages.add_partitions_to_txn_response import (
 from strandline.coordinators.transactions.events import AddPartitions, PartitionCodes
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.fenced_codes import fenced_code
 from strandline.handlers.support.gathering import Gathering
+from strandline.handlers.support.refusals import fenced_code
 from strandline.ids import TopicPartition
 from strandline.quorum.controller.topic_names import is_internal
 from strandline.runtime.time_slicing import gradually

@@ -12,7 +12,7 @@ from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import AddPartitions, PartitionCodes
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.fenced_codes import fenced_code
+from strandline.handlers.support.refusals import fenced_code
 from strandline.ids import TopicPartition
 from strandline.quorum.controller.topic_names import CONSUMER_OFFSETS
 

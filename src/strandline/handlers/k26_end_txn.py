@@ -12,7 +12,7 @@ from strandline.coordinators.groups.pending_request import PendingRequest
 from strandline.coordinators.transactions.events import EndTransaction
 from strandline.errors import ErrorCode
 from strandline.handlers.support.context import RequestContext
-from strandline.handlers.support.fenced_codes import fenced_code
+from strandline.handlers.support.refusals import fenced_code
 
 API_KEY = 26
 VERSIONS = (0, 5)

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from strandline.cli.common.failures import CommandFailed, Interrupted, Unreachab
 from strandline.cli.common.options import BOOTSTRAP_DEFAULT, Bootstrap, ClientProperties, Timeout
 from strandline.cli.common.output import Output
 from strandline.cli.common.service_options import service_settings
+
+if TYPE_CHECKING:
+    from strandline.services.connect.connect_service import ConnectService
 
 LISTEN_DEFAULT = "127.0.0.1:8083"
 
@@ -53,7 +56,6 @@ def serve(
         hint = "pip install 'strandline[connect]'"
         raise CommandFailed(f"a worker needs a package that is not installed: {error.name}", hint=hint) from None
     from strandline.client.security import is_security_name
-    from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig
     from strandline.errors import InvalidConfig
 
     given = service_settings(config, listen, properties, listen_default=LISTEN_DEFAULT)
@@ -81,15 +83,23 @@ def serve(
     except InvalidConfig as error:
         raise CommandFailed(str(error), hint="if another worker runs there, say --listen with another port") from None
     try:
+        _run(service)
+    except (Interrupted, KeyboardInterrupt):
+        return
+    if service.is_full:
+        _start_again()
+
+
+def _run(service: ConnectService) -> None:
+    from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig
+    from strandline.errors import InvalidConfig
+
+    try:
         service.run()
     except (InvalidConfig, InvalidConnectorConfig) as error:
         raise CommandFailed(str(error)) from None
     except ConnectFailed as error:
         raise Unreachable(str(error), hint="`strandline doctor` says whether the cluster is well") from None
-    except (Interrupted, KeyboardInterrupt):
-        return
-    if service.is_full:
-        _start_again()
 
 
 def _start_again() -> None:

@@ -1,4 +1,4 @@
-"""The answer that refuses a whole request, whatever it asked for: one error code, in every place where one belongs."""
+"""The answer that refuses a whole request: one error code, in every place where one belongs. And codes by version."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from strandline.codec.answers import response_class
 from strandline.codec.message import Message
+from strandline.errors import ErrorCode
 
 JOIN_GROUP: Final = 11
 PROTOCOL_NAME_NULLABLE_FROM: Final = 7
@@ -152,3 +153,14 @@ _FACTS: Final[dict[int, dict[str, Any]]] = {
     48: {"entries": None},
 }
 """By API key: fields of a refusal that are not at their defaults."""
+
+
+PRODUCER_FENCED_FROM: Final = {22: 4, 24: 2, 25: 2, 26: 2}
+"""By API key: the first version whose clients know PRODUCER_FENCED."""
+
+
+def fenced_code(code: int, *, api_key: int, version: int) -> int:
+    """Return the code for a fenced producer that clients of a version know."""
+    if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_FROM[api_key]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
