@@ -8,8 +8,8 @@ from tests.clients.positions import commit
 from tests.console.asgi_browser import AsgiBrowser
 from tests.console.made_topics import make_topic
 
-from strandline.client.batch_notes import BatchNote, batch_note
 from strandline.client.cluster_client import ClientSettings, ClusterClient
+from strandline.client.group_positions import BatchNote, batch_note
 from strandline.console.pages.topic.read_by import SeenCommit, how_it_was_read, of_position
 from strandline.local.embedded_broker import EmbeddedBroker
 

@@ -19,9 +19,9 @@ from tests.interop.kafka_tools import Tools
 
 from strandline.cli.common.client import Cluster
 from strandline.cli.group.offsets import committed_by_group
-from strandline.client.batch_notes import batch_note
 from strandline.client.cluster_client import ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed
+from strandline.client.group_positions import batch_note
 from strandline.coordinators.partitioning import CONSUMER_OFFSETS_TOPIC, KAFKAS_HASH, partition_of_group
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.spark.positions import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -99,3 +100,36 @@ def _by_coordinator(client: ClusterClient, group_ids: Sequence[str]) -> dict[tup
 def _code_of(answer: OffsetFetchResponse) -> int:
     codes = [each.error_code for topic in answer.topics for each in topic.partitions if each.error_code]
     return answer.error_code or (codes[0] if codes else ErrorCode.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNote:
+    """A micro-batch that read a partition up to a committed position, as Spark's queries note it.
+
+    Its text is the metadata of the position, which every tool of Kafka shows.
+    """
+
+    query: str
+    batch_id: int
+    begin: int | None = None
+    """The offset at which the batch began in this partition; None if Spark did not say."""
+
+    def has_read(self, offset: int) -> bool:
+        """Return whether this batch read a record before the committed position, and no earlier batch did."""
+        return self.batch_id == 0 or (self.begin is not None and self.begin <= offset)
+
+    def text(self) -> str:
+        found = {"query": self.query, "batch": self.batch_id}
+        return json.dumps(found if self.begin is None else {**found, "from": self.begin}, separators=(",", ":"))
+
+
+def batch_note(text: str | None) -> BatchNote | None:
+    """Return the note of a committed offset; None if its metadata is something else."""
+    try:
+        told = json.loads(text or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not isinstance(told.get("query"), str) or type(told.get("batch")) is not int:
+        return None
+    begin = told.get("from")
+    return BatchNote(told["query"], told["batch"], begin if type(begin) is int else None)

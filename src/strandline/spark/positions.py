@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from strandline.client.batch_notes import BatchNote
 from strandline.client.cluster_client import ClientSettings, ClusterClient, host_and_port
 from strandline.client.coordinators import GROUP, ask_coordinator
 from strandline.client.failures import ClientFailed
+from strandline.client.group_positions import BatchNote
 from strandline.client.security import PLAINTEXT, ClientSecurity
 from strandline.codec.messages.offset_commit_request import (
     OffsetCommitRequest,

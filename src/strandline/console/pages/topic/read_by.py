@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from strandline.cli.group.offsets import homes_of_groups
-from strandline.client.batch_notes import batch_note
 from strandline.client.cluster_client import ClusterClient
+from strandline.client.group_positions import batch_note
 from strandline.codec.internal_records import decode_coordinator_record
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
