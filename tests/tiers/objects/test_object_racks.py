@@ -44,12 +44,12 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
                 print(f"--- node {node_id}\n{text}")
 
 
-def bytes_out(cluster: EmbeddedCluster, node_id: int) -> int:
-    """Return how many bytes of batches a node has sent to consumers of the topic since its start."""
+def bytes_out(cluster: EmbeddedCluster, node_id: int, topic: str = TOPIC) -> int:
+    """Return how many bytes of batches a node has sent to consumers of a topic since its start."""
     url = f"http://{cluster.nodes[node_id].properties['http.listener']}/metrics"
     text = urllib.request.urlopen(url, timeout=WAIT_S).read().decode()
     found = re.findall(
-        rf'^kafka_server_brokertopicmetrics_bytesout_total{{topic="{TOPIC}"}} (\S+)$', text, re.MULTILINE
+        rf'^kafka_server_brokertopicmetrics_bytesout_total{{topic="{topic}"}} (\S+)$', text, re.MULTILINE
     )
     return int(float(found[0])) if found else 0
 
@@ -57,7 +57,7 @@ def bytes_out(cluster: EmbeddedCluster, node_id: int) -> int:
 class RackReader:
     """A consumer with a rack that reads the partition from its beginning."""
 
-    def __init__(self, cluster: EmbeddedCluster, node_id: int) -> None:
+    def __init__(self, cluster: EmbeddedCluster, node_id: int, topic: str = TOPIC) -> None:
         settings = {
             "bootstrap.servers": cluster.bootstrap_servers,
             "group.id": f"reader-{time.monotonic_ns()}",
@@ -69,7 +69,7 @@ class RackReader:
             "log_level": 0,
         }
         self._consumer = Consumer(settings)
-        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        self._consumer.assign([TopicPartition(topic, 0, 0)])
         self.values: list[bytes | None] = []
 
     def read(self, count: int) -> list[bytes | None]:
@@ -106,7 +106,25 @@ def write(cluster: EmbeddedCluster, first: int, last: int) -> list[bytes | None]
     return values
 
 
+def leaders_send_nothing_of_local_topics(cluster: EmbeddedCluster) -> None:
+    cluster.create_topic("plain", partitions=1, replication_factor=3)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    values: list[bytes | None] = [b"%d" % number for number in range(20)]
+    for value in values:
+        producer.produce("plain", value, partition=0)
+    assert producer.flush(WAIT_S) == 0
+    cluster.wait_in_sync("plain", timeout_s=WAIT_S)
+    leader = cluster.leader_of("plain", 0)
+    elsewhere = next(each for each in cluster.nodes if each != leader)
+    reader = RackReader(cluster, elsewhere, "plain")
+    assert reader.read(len(values)) == values
+    reader.close()
+    assert bytes_out(cluster, leader, "plain") == 0
+    assert bytes_out(cluster, elsewhere, "plain") > 0
+
+
 def test_a_consumer_reads_in_its_rack_and_the_leader_sends_nothing(cluster: EmbeddedCluster) -> None:
+    leaders_send_nothing_of_local_topics(cluster)
     expected = write(cluster, 0, 12)
     leader = cluster.leader_of(TOPIC, 0)
     others = [each for each in cluster.nodes if each != leader]

@@ -256,9 +256,13 @@ class FetchAttempt:
         partition = partitions[index] if partitions is not None and 0 <= index < len(partitions) else None
         if partition is None:
             return why_absent(self.node, topic, index)
-        if not partition.is_leader and (self.version < FOLLOWERS_SERVE_FROM or partition.config.commits_in_store):
+        if not partition.is_leader:
             # A follower of an object topic holds nothing. A reader would take its empty log for a truncation.
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            is_empty = partition.config.commits_in_store and (
+                partition.tier is None or not partition.tier.follows_index
+            )
+            if is_empty or self.version < FOLLOWERS_SERVE_FROM:
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.session.id:
             entry.follow(partition)
         else:
