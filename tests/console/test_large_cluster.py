@@ -11,7 +11,7 @@ import pytest
 from tests.console.asgi_browser import AsgiBrowser
 from tests.console.conftest import MakeConsole
 
-from strandline.cli.common.partition_places import brokers_of, leaders_of, offsets_of
+from strandline.cli.common.partition_places import brokers_of, leaders_of, offsets_of, places_of
 from strandline.cli.group.offsets import committed_by_group
 from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, ClusterClient
 from strandline.client.metadata_walk import walk_metadata
@@ -67,6 +67,10 @@ def test_our_own_client_finds_leaders_offsets_and_positions() -> None:
         assert leaders_of(cluster, [topic, "gone"]) == {
             place: broker for place, broker in leaders.items() if place[0] == topic
         }
+        whole = places_of(cluster)
+        assert whole.cluster_id == "simulated"
+        assert len(whole.topics[topic].partitions) == 7
+        assert whole.topics[topic].partitions[6].leader == leaders[topic, 6].id  # type: ignore[union-attr]  # it has one
         places = [(topic, 6), (topic, 0), ("gone", 0)]
         assert offsets_of(cluster, places, LATEST) == {places[0]: 4006, places[1]: 4000, places[2]: None}
         assert offsets_of(cluster, places[:1], EARLIEST) == {places[0]: 0}

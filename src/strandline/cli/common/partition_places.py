@@ -22,6 +22,7 @@ from strandline.client.security import NotAdmitted
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from strandline.codec.messages.metadata_response import MetadataResponseTopic
 from strandline.errors import Disconnected, ErrorCode, TimedOut, named
 
 Place = tuple[str, int]
@@ -51,6 +52,28 @@ class BrokerAddress:
     port: int
 
 
+class PartitionPlace(NamedTuple):
+    """A partition, with the names that librdkafka's has; `leader` is -1 for none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isrs: tuple[int, ...]
+
+
+class TopicPlace(NamedTuple):
+    """The partitions of a topic, by their numbers."""
+
+    partitions: dict[int, PartitionPlace]
+
+
+class ClusterPlaces(NamedTuple):
+    """The metadata of a whole cluster, with the names that librdkafka's has."""
+
+    cluster_id: str | None
+    brokers: dict[int, BrokerAddress]
+    topics: dict[str, TopicPlace]
+
+
 class _Leaders(NamedTuple):
     brokers: dict[int, BrokerAddress]
     topics: dict[str, dict[int, int]]
@@ -69,6 +92,29 @@ def leaders_of(cluster: Cluster, topics: Collection[str] | None = None) -> dict[
         (name, index): found.brokers.get(leader)
         for name, leaders in found.topics.items()
         for index, leader in leaders.items()
+    }
+
+
+def places_of(cluster: Cluster) -> ClusterPlaces:
+    """Return where all partitions are. Our own client must be able to log in."""
+
+    def read(body: memoryview, at: int, version: int) -> ClusterPlaces:
+        answer = walk_metadata(body, at, version)
+        return ClusterPlaces(
+            answer.cluster_id or None,
+            {each.node_id: BrokerAddress(each.node_id, each.host, each.port) for each in answer.brokers},
+            {told.name or "": TopicPlace(_places(told)) for told in answer.topics},
+        )
+
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    with _client(cluster, "cannot read the metadata of the cluster") as client:
+        return client.retried("read the metadata", lambda: client.read_any(request, read))
+
+
+def _places(told: MetadataResponseTopic) -> dict[int, PartitionPlace]:
+    return {
+        each.partition_index: PartitionPlace(each.leader_id, tuple(each.replica_nodes), tuple(each.isr_nodes))
+        for each in sorted(told.partitions, key=lambda each: each.partition_index)
     }
 
 

@@ -12,6 +12,7 @@ from strandline.cli.cluster.info import health_of
 from strandline.cli.common.client import Cluster, admin_api, host_and_port, kafka_api, servers_of
 from strandline.cli.common.conversation import Conversation, converse, is_spoken
 from strandline.cli.common.failures import CommandFailed
+from strandline.cli.common.partition_places import places_of
 from strandline.cli.common.plain_words import count, duration
 from strandline.cli.config.access import Target, read_entries
 from strandline.cli.doctor.disk import room_findings
@@ -52,6 +53,8 @@ def knock(host: str, port: int) -> tuple[str, float]:
 
 
 def metadata_of(cluster: Cluster, admin: Any) -> Any:
+    if is_spoken(cluster):
+        return places_of(cluster)
     with cluster.errors("cannot read the metadata"):
         return admin.list_topics(timeout=cluster.timeout_s)
 
