@@ -12,6 +12,7 @@ from strandline.codec.record_batch import HEADER, HEADER_SIZE, PREFIX_SIZE, Batc
 from strandline.errors import CorruptBatch, DiskFailed, ErrorCode, RequestError
 from strandline.log.segment.aborted_transactions import aborted_in, aborted_transactions
 from strandline.log.segment.time_lookup import FoundTime
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.partition import Partition
 from strandline.partition.tier import RemoteRecords
 from strandline.tiers.compaction import common_end
@@ -48,8 +49,14 @@ class UnmergedRanges(Protocol):
     async def read(self, offset: int, *, size_bytes_max: int, limit_offset: int) -> tuple[bytes, int]:
         """Return whole batches from the one with `offset` on, at least one, and the offset behind them."""
 
-    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
-        """Add transactions that were aborted and overlap a range; return whether no later one can."""
+    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> None:
+        """Add transactions that were aborted and overlap a range of offsets."""
+
+    def aborted_from(self, start_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions whose markers are here, at an offset or behind it."""
+
+    def aborted_before(self, end_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions that were aborted here and began before an offset."""
 
     async def find_time(self, timestamp_ms: int, start_offset: int, end_offset: int) -> FoundTime | None:
         """Return the first record between two offsets that is not older than a time."""
@@ -184,7 +191,7 @@ async def _read_from(
             break
         at = span.next_offset
         if at >= partition.log.log_start_offset:
-            return _read_local(partition, offset, at, size_bytes_max, committed_only=committed_only)
+            return _read_local(partition, at, size_bytes_max, committed_only=committed_only)
         if remote.ranges is not None and remote.find(at) is None and remote.ranges.has(at):
             return await _read_ranges(remote, remote.ranges, at, size_bytes_max, committed_only=committed_only)
         segment = remote.expect(at)
@@ -236,12 +243,10 @@ async def _find_batches(
     return _Span(first, end - first, next_offset)
 
 
-def _read_local(
-    partition: Partition, offset: int, local_offset: int, size_bytes_max: int, *, committed_only: bool
-) -> RemoteRecords:
-    """Read the local log for a reader from `offset` on, because compaction left nothing in the store behind it."""
+def _read_local(partition: Partition, offset: int, size_bytes_max: int, *, committed_only: bool) -> RemoteRecords:
+    """Read the local log for a reader of the store, because compaction left nothing there up to `offset`."""
     records = partition.read(
-        local_offset,
+        offset,
         size_bytes_max=min(size_bytes_max, READ_BYTES_MAX),
         committed_only=committed_only,
         at_least_one=True,
@@ -262,10 +267,14 @@ async def _read_ranges(
     partition = remote.partition
     limit_offset = partition.last_stable_offset if committed_only else partition.high_watermark
     size_bytes_max = min(size_bytes_max, READ_BYTES_MAX)
+    # Before the first wait: the ranges may be merged meanwhile, and are forgotten then with the markers in them. All
+    # committed records behind a range are in ranges, so these are all markers below the last stable offset.
+    aborted = ranges.aborted_from(offset)
     data, end_offset = await ranges.read(offset, size_bytes_max=size_bytes_max, limit_offset=limit_offset)
     if not committed_only or not data:
         return RemoteRecords(data, ())
-    return RemoteRecords(data, await _aborted_behind(remote, offset, end_offset, []))
+    found = {(each.producer_id, each.first_offset) for each in aborted if each.first_offset < end_offset}
+    return RemoteRecords(data, sorted(found, key=lambda each: each[1]))
 
 
 async def aborted_among(
@@ -289,16 +298,20 @@ async def aborted_among(
         if following is None and remote.ranges is not None and remote.ranges.has(next_offset):
             break
         segment = following or remote.expect(next_offset)
-    return await _aborted_behind(remote, start_offset, end_offset, found)
+    # Of markers below, the segments decide: a compaction may have removed them, when nothing was left to abort. What
+    # is behind may still hold them, and a reader that is told of one waits for it, and drops the producer's records.
+    return await _aborted_behind(remote, next_offset, end_offset, found)
 
 
 async def _aborted_behind(
     remote: RemoteLog, start_offset: int, end_offset: int, found: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Add what is behind the segments in the store: in ranges that are not merged, and then in the local log."""
+    """Add what ends behind the segments in the store: in ranges that are not merged, and then in the local log."""
     log = remote.partition.log
-    is_all = remote.ranges is not None and remote.ranges.collect_aborted(start_offset, end_offset, found)
-    if log.has_aborted and not is_all:
+    if remote.ranges is not None:
+        remote.ranges.collect_aborted(start_offset, end_offset, found)
+    if log.has_aborted:
+        # Also if no later transaction counts: the ranges may begin behind records that only the local log has here.
         search = partial(aborted_transactions, log, start_offset, end_offset, may_block=True)
         found += await in_thread(remote.partition.runtime, search)
     return sorted(set(found), key=lambda each: each[1])

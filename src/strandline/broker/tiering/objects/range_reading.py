@@ -13,6 +13,7 @@ from strandline.codec.columns import records_of
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
 from strandline.errors import DiskFailed, NotLeader
 from strandline.log.segment.time_lookup import FoundTime
+from strandline.log.segment.transaction_index import AbortedTransaction
 from strandline.partition.partition import Partition
 from strandline.tiers.objects import BLOCK_BYTES
 from strandline.tiers.store.object_store import ObjectDamaged
@@ -123,19 +124,18 @@ class RangeReader:
                 break
         return b"".join(parts), next_offset
 
-    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> bool:
-        """Add transactions that were aborted and overlap a range; return whether no later one can."""
-        for each in self.known.ranges:
-            if each.end_offset <= start_offset:
-                continue
-            for aborted in each.aborted:
-                if aborted.last_offset < start_offset:
-                    continue
-                if aborted.first_offset < end_offset:
-                    found.append((aborted.producer_id, aborted.first_offset))
-                if aborted.last_stable_offset >= end_offset:
-                    return True
-        return False
+    def collect_aborted(self, start_offset: int, end_offset: int, found: list[tuple[int, int]]) -> None:
+        """Add transactions that were aborted and overlap a range of offsets."""
+        overlapping = [each for each in self.aborted_from(start_offset) if each.first_offset < end_offset]
+        found += [(each.producer_id, each.first_offset) for each in overlapping]
+
+    def aborted_from(self, start_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions whose markers are here, at an offset or behind it."""
+        return [each for known in self.known.ranges for each in known.aborted if each.last_offset >= start_offset]
+
+    def aborted_before(self, end_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions that were aborted here and began before an offset."""
+        return [aborted for each in self.known.ranges for aborted in each.aborted if aborted.first_offset < end_offset]
 
     async def find_time(self, timestamp_ms: int, start_offset: int, end_offset: int) -> FoundTime | None:
         """Return the first record between two offsets that is not older than a time."""
