@@ -77,6 +77,20 @@ def stored(
     return with_object_topics(drawn, random.Random(f"object users {seed}"), {"orders", "brief", "ledger"}, acks=acks)
 
 
+def compacted(seed: int, faults: dict[str, int], *, safety_s: float = 20.0) -> SimOptions:
+    """Return what a seed means with a table in the store, and with these faults only."""
+    drawn = focused(seed, faults, safety_s=safety_s, cleaning=True)
+    assert drawn.table is not None
+    drawn = dataclasses.replace(
+        drawn,
+        topics=drawn.topics[:1],
+        table=dataclasses.replace(drawn.table, transactors=TRANSACTORS),
+        settings={**TRANSACTION_SETTINGS, **drawn.settings},
+        nemesis=dataclasses.replace(drawn.nemesis, pause_s=1.5),
+    )
+    return with_object_topics(drawn, random.Random(f"object users {seed}"), {"table"}, acks="object")
+
+
 def survives(options: SimOptions) -> Result:
     result = run(options)
     print(result, dict(result.fault_kinds))
@@ -146,6 +160,19 @@ def test_topics_that_are_created_again(seed: int) -> None:
 def test_topics_that_replicas_acknowledge(seed: int) -> None:
     faults = {"kill": 2, "pause": 2, "store outage": 1, "lost store answers": 1, "kill all": 1}
     survives(stored(seed, faults, acks="wal"))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_that_are_compacted_in_the_store(seed: int) -> None:
+    faults = {"kill": 3, "pause": 3, "isolate": 2, "stop": 1}
+    assert survives(compacted(seed, faults, safety_s=40.0 if seed else 10.0)).compacted > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_that_are_compacted_in_a_bad_store(seed: int) -> None:
+    faults = {"lost store answers": 3, "cut uploads": 2, "wrong ranges": 2, "slow store": 1, "kill": 2, "pause": 2}
+    survives(compacted(seed, faults, safety_s=40.0))
 
 
 # Stories

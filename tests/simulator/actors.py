@@ -49,6 +49,7 @@ from strandline.ids import TopicPartition
 
 SETUP_S: Final = 60.0
 TASK_PAUSES: Final = 3
+SLOWEST_STORE_S: Final = 60.0
 PHOENIX: Final = "phoenix"
 """A topic that is deleted and created again."""
 CROWD: Final = "crowd"
@@ -312,6 +313,8 @@ class Actors:
             follows_replicas=follows_replicas,
         )
         reader.leads = self._leads
+        if options.topic.configs.get("strandline.storage") == "object":
+            reader.waits_s = SLOWEST_STORE_S
         return reader
 
     def _records_of(self, partition: TopicPartition) -> RecordTruth:

@@ -28,6 +28,8 @@ def with_objects(options: SimOptions) -> SimOptions:
     chosen = {name for name in names if rng.random() < 0.6}
     if rng.random() < 0.8:
         chosen.add(options.topics[0].name)
+    if options.table is not None and rng.random() < 0.5:
+        chosen.add(options.table.topic.name)
     return with_object_topics(options, rng, chosen)
 
 
@@ -39,7 +41,9 @@ def with_object_topics(options: SimOptions, rng: random.Random, names: set[str],
         is_fit = topic.name in names and not any(each in topic.configs for each in UNFIT)
         return _in_store(topic, rng, acks or rng.choice(["object", "object", "wal"])) if is_fit else topic
 
-    topics = tuple(map(converted, options.topics))
+    topics, table = tuple(map(converted, options.topics)), options.table
+    if table is not None and table.topic.name in names:
+        table = dataclasses.replace(table, topic=_in_store(table.topic, rng, "object"))
     duties = options.users.duties
     if any(each.forgets and each.configs.get("strandline.object.ack") == "object" for each in topics):
         duties += (TRIM,) * rng.choice([0, 2, 6])
@@ -49,6 +53,7 @@ def with_object_topics(options: SimOptions, rng: random.Random, names: set[str],
     return dataclasses.replace(
         options,
         topics=topics,
+        table=table,
         outputs=tuple(map(converted, options.outputs)),
         users=dataclasses.replace(options.users, duties=duties),
         administer_every_s=every_s,

@@ -67,6 +67,8 @@ class Result:
     """Objects of object topics that were committed."""
     merged: int = 0
     """Ranges of them that segments took over."""
+    compacted: int = 0
+    """Segments in the store that took the place of others."""
     orphans: int = 0
     """Objects that no commit named, and that were condemned."""
     forgotten: int = 0
@@ -86,7 +88,7 @@ class Result:
             f"{self.transactions_aborted} aborted, {self.batches_committed} batches of sinks committed, "
             f"{self.swaps} segments cleaned, {self.forgotten} offsets forgotten, {self.copied} segments copied to the "
             f"object store and {self.store_reads} reads of it, {self.objects} objects committed, {self.merged} ranges "
-            f"merged and {self.orphans} orphans, "
+            f"merged, {self.compacted} segments compacted there and {self.orphans} orphans, "
             f"{self.events} events, trace {self.trace:08x}"
         )
 
@@ -254,6 +256,7 @@ def run(options: SimOptions) -> Result:
     result.copied = simulation.tier_truth.copied
     truth = simulation.object_truth
     result.objects, result.merged, result.orphans = truth.objects, truth.released, truth.condemned
+    result.compacted = simulation.tier_truth.compacted
     result.store_reads = simulation.cluster.bucket.counts["read"]
     result.forgotten = sum(truth.start for truth in simulation.invariants.partitions.values())
     result.events = simulation.loop.events

@@ -254,3 +254,7 @@ async def test_blocks_in_memory_are_never_those_of_a_replaced_segment() -> None:
         for _ in range(2):
             indexes = await cache.indexes(key, each)
             assert await cache.block(key, each, 0, indexes) == content
+
+
+def test_a_log_without_records_has_no_chain() -> None:
+    assert chain(RemoteSegments(), LeaderEpochs(), log_start_offset=0, log_end_offset=0) == Chain((), 0)

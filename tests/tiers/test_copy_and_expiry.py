@@ -57,6 +57,11 @@ def test_local_retention_is_the_total_one_where_it_is_not_set() -> None:
     assert local_policy(config, copied_up_to=20, high_watermark=50) == (3, 4, 20)
 
 
+def test_what_is_copied_of_a_compacted_object_topic_is_read_in_the_store_alone() -> None:
+    config = TopicConfig(storage="object", cleanup_policy=("compact",), local_retention_ms=1000)
+    assert local_policy(config, copied_up_to=20, high_watermark=50) == (-1, 0, 20)
+
+
 def test_what_is_not_copied_stays_unless_nothing_is_copied_any_more() -> None:
     config = TopicConfig(remote_storage_enable=True, remote_log_copy_disable=True)
     assert local_policy(config, copied_up_to=20, high_watermark=50).end_offset_max == 50

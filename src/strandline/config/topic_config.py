@@ -375,6 +375,8 @@ class TopicConfig(TieredTopicSettings):
     """Whether sealed segments go to the object store."""
     commits_in_store: bool = dataclasses.field(init=False)
     """Whether records count when they are in the object store, and not when replicas hold them."""
+    cleans_locally: bool = dataclasses.field(init=False)
+    """Whether the cleaner compacts local segments. Those of an object topic are a cache, and the store is compacted."""
     compact: bool = dataclasses.field(init=False)
     """Whether `cleanup.policy` names `compact`. Then records without a key are rejected."""
     roll_ms: int = dataclasses.field(init=False)
@@ -397,6 +399,7 @@ class TopicConfig(TieredTopicSettings):
         is_object = self.storage == "object"
         object.__setattr__(self, "is_tiered", self.remote_storage_enable or is_object)
         object.__setattr__(self, "commits_in_store", is_object and self.object_ack == "object")
+        object.__setattr__(self, "cleans_locally", self.compact and not self.commits_in_store)
         object.__setattr__(
             self, "roll_ms", min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
         )
@@ -437,8 +440,6 @@ class TopicConfig(TieredTopicSettings):
             check_tiering(resolved, retention_ms=-1, retention_bytes=-1)
         else:
             check_tiering(resolved, retention_ms=resolved.retention_ms, retention_bytes=resolved.retention_bytes)
-        if resolved.storage == "object" and resolved.compact:
-            raise InvalidConfig("strandline.storage=object supports only cleanup.policy=delete or an empty list yet")
         return resolved
 
     def with_stored(self, overrides: Mapping[str, str]) -> TopicConfig:

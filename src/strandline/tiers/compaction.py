@@ -176,7 +176,7 @@ _Ends = dict[int, tuple[int, int, int]]
 def _ends(leader: LeaderEpochs) -> _Ends:
     """Return (first offset, first offset behind it, next epoch) of the leader's epochs with records."""
     filled = filled_epochs(list(zip(leader.epochs, leader.start_offsets, strict=True)))
-    following = [*filled[1:], (-1, LONG_MAX)]
+    following = [*filled[1:], (-1, LONG_MAX)] if filled else []
     return {
         epoch: (start_offset, end_offset, after)
         for (epoch, start_offset), (after, end_offset) in zip(filled, following, strict=True)

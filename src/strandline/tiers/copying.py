@@ -47,6 +47,10 @@ def local_policy(config: TopicConfig, *, copied_up_to: int, high_watermark: int)
     """
     if config.strandline_remote_recall:
         return LocalPolicy(NO_LIMIT, NO_LIMIT, copied_up_to)
+    if config.compact and not config.cleans_locally:
+        # Old values that the store does not have any more are read nowhere else either, or a reader could take one
+        # from here, and never get the tombstone behind it from the next leader.
+        return LocalPolicy(NO_LIMIT, 0, copied_up_to)
     deletes = "delete" in config.cleanup_policy or not config.compact
     ms, size = config.local_retention_ms, config.local_retention_bytes
     if ms == AS_RETENTION:

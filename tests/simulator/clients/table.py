@@ -59,6 +59,10 @@ class SimTableReader(SimConsumer):
         self._repeats = repeats
         self._folds: dict[TopicPartition, dict[bytes, Record]] = {each: {} for each in partitions}
         self._began: dict[TopicPartition, float] = {}
+        self._nothing: dict[tuple[TopicPartition, int], float] = {}
+        """Since when nothing comes at a position."""
+        self.waits_s = 0.0
+        """How long what is in an object store may take. A broker that reads it answers with nothing meanwhile."""
         self.passes = 0
         """How often a partition was read from its start to its end."""
         super().__init__(
@@ -82,7 +86,11 @@ class SimTableReader(SimConsumer):
         return Poll(str(position.partition), ())
 
     def on_nothing(self, position: Position, told: PartitionData) -> None:
-        if position.end is not None and told.last_stable_offset >= position.end:
+        since, now = (
+            self._nothing.setdefault((position.partition, position.offset), self.runtime.sim.now),
+            self.runtime.sim.now,
+        )
+        if position.end is not None and told.last_stable_offset >= position.end and now - since >= self.waits_s:
             # The cleaner took all that lay between the position and the end.
             position.offset = max(position.offset, position.end)
             self._maybe_judge(position)
@@ -115,6 +123,7 @@ class SimTableReader(SimConsumer):
     def _again(self, position: Position) -> None:
         if not self.is_stopped:
             self._folds[position.partition] = {}
+            self._nothing.clear()
             position.end = None
             position.sources.clear()
             self.seek(position, 0)

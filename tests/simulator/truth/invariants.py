@@ -350,7 +350,7 @@ class Invariants:
         def due_where_cleaned() -> int:
             assert records is not None
             end = partition.high_watermark
-            held = batches_between(partition.log, min(partition.log_start_offset, end), end)
+            held = batches_between(partition.log, min(partition.log.log_start_offset, end), end)
             return records.last_stable_offset(held, end)
 
         wrong = stability.wrong_with(partition, None if records is None else due_where_cleaned)
@@ -370,7 +370,7 @@ class Invariants:
                 if truth.records is not None:
                     # Readers need not know that records were aborted which a cleaner has removed.
                     end = partition.last_stable_offset
-                    held = data_offsets(batches_between(partition.log, partition.log_start_offset, end))
+                    held = data_offsets(batches_between(partition.log, partition.log.log_start_offset, end))
                 wrong = stability.wrong_with_aborted(partition, held)
                 if wrong:
                     self._fail(sim_node.node_id, truth, wrong)

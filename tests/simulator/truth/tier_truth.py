@@ -3,6 +3,7 @@
 | invariant | how it is seen |
 |---|---|
 | only what is committed is copied | each batch of a readable segment is the one that was committed at its offset |
+| compaction takes nothing that counts | of compacted topics, as `record_truth` judges a log |
 | no readable segment without objects | at the record that makes it readable, at each deletion, and in the end |
 | no record is nowhere | what lies between log start and local start of a replica is in readable segments |
 | no orphans after quiet | in the end each object belongs to a readable segment |
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tests.simulator.truth.invariants import Invariants
     from tests.simulator.truth.object_truth import ObjectTruth
     from tests.simulator.truth.partition_truth import Truth
+    from tests.simulator.truth.record_truth import RecordTruth
     from tests.simulator.world.cluster import SimCluster
 
     from strandline.partition.partition import Partition
@@ -56,6 +58,8 @@ class TierTruth:
         self.fold = MetadataFold(cluster.cluster_id)
         self.copied = 0
         """Segments that became readable."""
+        self.compacted = 0
+        """Those of them that replace others."""
         self.readable: dict[str, str] = {}
         """The objects that readers may ask for, with what they are."""
         self._left: tuple[float, list[str]] = (-LOOK_EVERY_S, [])
@@ -115,6 +119,9 @@ class TierTruth:
         truth = self._partitions.get((place.topic_id.bytes, place.partition))
         if truth is None or truth.may_lose:
             return
+        if truth.records is not None:
+            self._check_compacted(what, truth.records, truth, segment, data)
+            return
         at, due = 0, segment.start_offset
         while at < len(data):
             size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
@@ -126,6 +133,32 @@ class TierTruth:
             at, due = at + size, header.last_offset + 1
         if due != segment.end_offset + 1:
             self._fail(f"{what} ends at {due - 1} in the bucket")
+
+    def _check_compacted(
+        self, what: str, records: RecordTruth, truth: Truth, segment: RemoteSegment, data: bytes
+    ) -> None:
+        """Check a segment of a compacted topic: it may lack what newer records have made useless."""
+        found, at, due = [], 0, segment.start_offset
+        while at < len(data):
+            size = int.from_bytes(data[at + 8 : at + 12], "big") + PREFIX_SIZE
+            batch = data[at : at + size]
+            header = parse_header(batch)
+            known = truth.batches.get(header.base_offset)
+            if known is None or header.base_offset < due:
+                self._fail(f"{what} has a batch at {header.base_offset}, where none was committed")
+            wrong = (
+                ""
+                if known == (header.last_offset, header.leader_epoch, header.crc)
+                else records.wrong_with_batch(batch)
+            )
+            if wrong:
+                self._fail(f"{what} {wrong}")
+            found.append(batch)
+            at, due = at + size, header.last_offset + 1
+        wrong = records.wrong_with_rest(found, segment.start_offset, segment.end_offset + 1, self._cluster.loop.now)
+        if wrong:
+            self._fail(f"{what} {wrong}")
+        self.compacted += segment.compaction is not None and segment.compaction.is_passed
 
     def _on_deleted(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -238,7 +238,6 @@ def test_where_a_topic_keeps_its_records_cannot_be_changed(world: World) -> None
         ("orders", "strandline.storage", "local"),
         ("orders", "strandline.object.ack", "wal"),
         ("local", "strandline.storage", "object"),
-        ("orders", "cleanup.policy", "compact"),
     ):
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])

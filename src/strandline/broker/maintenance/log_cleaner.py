@@ -151,7 +151,7 @@ class LogCleaner:
         for partition in [each for each in self._states if each.log.failure is not None]:
             self._states.pop(partition)
         for partition in list(self._storage.replicas.all()):
-            if partition.config.compact and not self._is_closed:
+            if partition.config.cleans_locally and not self._is_closed:
                 self._look_at(partition, found, ratios)
             yield
 

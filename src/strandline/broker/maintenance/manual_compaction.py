@@ -65,6 +65,12 @@ class ManualCompactions:
         if not partition.config.compact:
             policy = ",".join(partition.config.cleanup_policy)
             raise RequestError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {partition.topic} is {policy}")
+        if not partition.config.cleans_locally:
+            raise RequestError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{partition.topic} is compacted in the object store, when min.cleanable.dirty.ratio or "
+                "max.compaction.lag.ms says so",
+            )
         if partition_log.failure is not None:
             raise partition_log.refusal()
         if partition_log.active.size_bytes:

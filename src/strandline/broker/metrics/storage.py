@@ -18,7 +18,7 @@ def _dirty_ratios(scrape: Scrape) -> Iterator[Sample]:
     """A line for each compacted log. Topic names need no escaping."""
     cleaner, now_ms = scrape.node.late.cleaner.get(), scrape.node.runtime.now_ms()
     for each in scrape.partitions:
-        if each.config.compact and each.log.failure is None and each.log.segments:
+        if each.config.cleans_locally and each.log.failure is None and each.log.segments:
             yield f'topic="{each.topic}",partition="{each.index}"', cleaner.outlook(each, now_ms).dirty_ratio
 
 

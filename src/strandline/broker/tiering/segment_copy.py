@@ -112,7 +112,7 @@ class SegmentCopier:
             SegmentState.COPY_STARTED,
             is_txn_index_empty=not facts.has_aborted,
             compaction=Compaction(candidate.next_offset, epoch_before(partition, candidate.next_offset))
-            if partition.config.compact
+            if partition.config.cleans_locally
             else None,
         )
 

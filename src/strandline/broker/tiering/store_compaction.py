@@ -135,8 +135,11 @@ class StoreCompaction:
                     read = {part.segment.id for part in group.parts}
                     self.source_bytes += sum(self._indexes[each].object_bytes for each in read)
             fault_point("tier-compaction-done")
-        finally:
+        except Exception:
+            # Not in `finally`: a coroutine of a process that is gone must not wait.
             await self._end()
+            raise
+        await self._end()
         log.info(
             "%s: its remote segments are clean up to %d; %d groups were replaced, %d bytes read and %d written",
             self._tier.place,
@@ -221,7 +224,7 @@ class StoreCompaction:
         return keep_batches(self._disk, path, part.segment.size_bytes, part.start_offset, part.end_offset)
 
     async def _aborted_later(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions in the store, and those of the local log that begin in the store."""
+        """Return the aborted transactions in the store, and those with markers behind it that begin there."""
         found = [each for indexes in self._indexes.values() for each in indexes.aborted]
         local = [segment for segment in self._partition.log.segments if segment.has_transaction_index]
         for segment in local:
@@ -232,6 +235,8 @@ class StoreCompaction:
             for segment in local:
                 segment.release()
         found += [each for each in entries if each.first_offset < self._chain.end_offset]
+        if self._tier.ranges is not None:
+            found += self._tier.ranges.aborted_before(self._chain.end_offset)
         return sorted(set(found), key=lambda each: each.first_offset)
 
     # Cleaning

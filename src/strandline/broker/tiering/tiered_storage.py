@@ -351,7 +351,7 @@ class TieredStorage:
         partition_log = partition.log
         # What the disk may lose is not copied: the store would hold offsets that are given again.
         limit_offset = min(partition.last_stable_offset, partition_log.flushed_offset)
-        if partition.config.compact:
+        if partition.config.cleans_locally:
             # Nor what the cleaner has not been at: most of it would be replaced soon.
             name = TopicPartition(partition.topic, partition.index)
             limit_offset = min(limit_offset, self._storage.directory.cleaner_offsets.get(name, 0))

@@ -52,8 +52,8 @@ def _or_unknown(number: int | None) -> int:
 
 
 def add_cleaning(stored: StoredPartition, node: BrokerServices, partition: Partition, now_ms: int) -> None:
-    """Add the state of the cleaner, if the topic is compacted."""
-    if not partition.config.compact:
+    """Add the state of the cleaner, if it compacts local segments."""
+    if not partition.config.cleans_locally:
         return
     found = node.cleaner.outlook(partition, now_ms)
     stored.cleaning_state = found.state

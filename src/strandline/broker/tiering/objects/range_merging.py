@@ -97,11 +97,13 @@ class RangeMerger:
         if known is None or not known.ranges:
             return
         start_offset = self._merged_up_to(tier, known)
-        if start_offset >= partition.log.log_start_offset:
+        # As with segments of the local log, no open transaction reaches into one that is copied.
+        end_offset = min(partition.log.log_start_offset, partition.last_stable_offset)
+        if start_offset >= end_offset:
             return
         path = self._directory.path / MERGE_DIRECTORY / f"{partition.topic_id.hex}-{partition.index}"
         self._discard(path)
-        written = await self._write(path, tier, ranges, start_offset, partition.log.log_start_offset)
+        written = await self._write(path, tier, ranges, start_offset, end_offset)
         try:
             for base_offset, next_offset in pairwise([*written.base_offsets, written.log_end_offset]):
                 if base_offset < next_offset and tier.is_caught_up:
