@@ -51,6 +51,7 @@ class RowMaker:
         self._is_inserting = config.insert_mode == "insert"
         self._deletes = config.deletes
         self._whitelist = frozenset(config.fields_whitelist)
+        self._has_own_key = self._mode == "record_value" and bool(self._pk_fields) and not self._whitelist
         self._names: dict[str, TableName] = {}
         # A table of every record has no older value that could stay.
         self._values = RowValues("" if self._is_inserting else config.unavailable_value_placeholder)
@@ -98,6 +99,12 @@ class RowMaker:
             fields, unchanged = self._values.fields(record, record.value_schema, value)
         else:
             fields = {VALUE_COLUMN: self._values.converted(record, record.value_schema, value)}
+        if self._has_own_key:
+            # The columns of the key are among the fields already: a copy for each record would be a third of the work.
+            for name in self._pk_fields:
+                if fields.get(name) is None:
+                    raise _without_key_column(record, name, "value")
+            return self._pk_fields, Row(record, fields, unchanged=unchanged)
         key = self._key(record, fields)
         if self._whitelist:
             fields = {name: each for name, each in fields.items() if name in self._whitelist}
@@ -132,7 +139,7 @@ class RowMaker:
             raise RecordFailed(f"{record.place} has a {what} without fields, so there is no primary key", record)
         for name, value in chosen.items():
             if value is None:
-                raise RecordFailed(f"{record.place} has no {name} in its {what}, a column of the primary key", record)
+                raise _without_key_column(record, name, what)
         return chosen
 
     def _identity(self, row: Row, keys: tuple[str, ...]) -> Any:
@@ -145,6 +152,10 @@ class RowMaker:
             (type(each).__name__, json_text(each) if isinstance(each, dict | list) else each)
             for each in map(row.fields.__getitem__, keys)
         )
+
+
+def _without_key_column(record: SinkRecord, name: str, what: str) -> RecordFailed:
+    return RecordFailed(f"{record.place} has no {name} in its {what}, a column of the primary key", record)
 
 
 def _completed(row: Row, older: Row) -> Row:
