@@ -27,8 +27,8 @@ SPARK: Final = (
 """Directories with tests that need Spark, and wait for it more than they work: each lane has one session."""
 NAMED: Final = (
     # In one lane here: another session is another Java that starts, and all lanes share the processors.
-    (*SPARK[0], "spark", "registry", "services", "differential", "connect", "simulation"),
-    ("clients", "crash", "chaos", "outbox", "sqlite_shipping", "console", "cdc"),
+    (*SPARK[0], "spark", "services", "differential", "connect"),
+    ("clients", "crash", "chaos", "outbox", "sqlite_shipping", "console", "cdc", "simulation"),
     ("unit", "clients/groups", "fuzz", "interop", "tidy", "queues", "tiers"),
 )
 """The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
