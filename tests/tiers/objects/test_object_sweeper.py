@@ -27,6 +27,7 @@ class Commits:
     """A commit log without a cluster."""
 
     is_led_here = True
+    is_empty = False
 
     def __init__(self) -> None:
         self.fold = CommitFold()
