@@ -122,11 +122,14 @@ class StoreCompaction:
             found, self._tier.segments, partition.log.leader_epochs, segment_bytes=partition.config.segment_bytes
         )
         try:
+            # Before all other waits: copies and merges go on, and move markers from where they are looked for.
+            behind = await self._aborted_behind()
             await self._clear()
             for part in found.parts:
                 self._check()
                 self._indexes[part.segment.id] = await self._read_indexes(part.segment)
-            job = self._job(await self._aborted_later())
+            inside = (each for indexes in self._indexes.values() for each in indexes.aborted)
+            job = self._job(sorted({*behind, *inside}, key=lambda each: each.first_offset))
             clean_up_to = await self._learn(job)
             fault_point("tier-compaction-learned")
             for group in made:
@@ -223,9 +226,10 @@ class StoreCompaction:
         """In a thread: leave only the batches of a part in its file, and return their size."""
         return keep_batches(self._disk, path, part.segment.size_bytes, part.start_offset, part.end_offset)
 
-    async def _aborted_later(self) -> list[AbortedTransaction]:
-        """Return the aborted transactions in the store, and those with markers behind it that begin there."""
-        found = [each for indexes in self._indexes.values() for each in indexes.aborted]
+    async def _aborted_behind(self) -> list[AbortedTransaction]:
+        """Return the aborted transactions that begin in the chain, and have their markers behind it."""
+        end_offset = self._chain.end_offset
+        found = [] if self._tier.ranges is None else list(self._tier.ranges.aborted_before(end_offset))
         local = [segment for segment in self._partition.log.segments if segment.has_transaction_index]
         for segment in local:
             segment.retain()
@@ -234,10 +238,7 @@ class StoreCompaction:
         finally:
             for segment in local:
                 segment.release()
-        found += [each for each in entries if each.first_offset < self._chain.end_offset]
-        if self._tier.ranges is not None:
-            found += self._tier.ranges.aborted_before(self._chain.end_offset)
-        return sorted(set(found), key=lambda each: each.first_offset)
+        return found + [each for each in entries if each.first_offset < end_offset]
 
     # Cleaning
 

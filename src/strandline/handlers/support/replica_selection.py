@@ -23,9 +23,16 @@ def preferred_replica(node: BrokerServices, partition: Partition, rack: str, off
     found = _in_rack(image, known, rack)
     if not found or known.leader in found:
         return NONE
-    if partition.tier is not None and partition.tier.follows_index:
+    tier = partition.tier
+    if tier is not None and tier.follows_index:
+        if not partition.log_start_offset <= offset <= partition.high_watermark:
+            # Only a leader may say that an offset is out of range: clients ask again after a follower does.
+            return NONE
         # Each of them reads the same store. The partitions are spread over them.
         return found[partition.index % len(found)]
+    if tier is not None and offset < tier.copied_up_to():
+        # A follower may have it in the store alone, and would send the client back.
+        return NONE
     followers = {} if partition.in_sync is None else partition.in_sync.followers
     reaching = [
         (followers[each].end_offset, -each)

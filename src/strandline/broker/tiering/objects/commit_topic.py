@@ -44,6 +44,9 @@ class CommitTopic(TopicClient):
         self.fold = CommitFold()
         self._loaded: CommitFold | None = None
         """What a checkpoint says, from which records are read on."""
+        self._sound_term = (-1, -1)
+        """The leader and the leader epoch in which the log was seen to have all that was read of it."""
+        self._is_warned = False
         self._outcomes: dict[ObjectId, Accepted | None] = {}
         """By object whose commit this node waits for: what the first record of it did."""
         self.on_event: Callable[[CommitEvent], object] = lambda _: None
@@ -79,6 +82,39 @@ class CommitTopic(TopicClient):
             return None
         return self.is_empty and await self._checkpoints.has_objects()
 
+    async def _may_append(self) -> bool:
+        """Return whether the log has what was read of it, and is not a new one in the place of one that was lost.
+
+        The first record in such a log would make it look whole. A log is lost with the process that leads it, so one
+        look for each leader epoch is enough.
+        """
+        known = self._environment.image().partition(COMMIT_TOPIC, PLACE)
+        if known is None:
+            # There is none yet, or it was deleted, which is possible only without object topics.
+            if not self.is_empty:
+                self.positions[PLACE], self.fold = 0, CommitFold()
+            return await self._checkpoints.has_objects() is False
+        term = known.leader, known.leader_epoch
+        if term == self._sound_term:
+            return True
+        end_offset = await self._end_of(PLACE)
+        if end_offset is None:
+            return False
+        if end_offset < self.positions.get(PLACE, 0) or (
+            not end_offset and await self._checkpoints.has_objects() is not False
+        ):
+            if not self._is_warned:
+                self._is_warned = True
+                log.error(
+                    "%s ends at %d, and had more: its disks were lost. Nothing is written to object topics; bring the "
+                    "disks back, or build a new cluster with `strandline storage restore`",
+                    COMMIT_TOPIC,
+                    end_offset,
+                )
+            return False
+        self._sound_term = term
+        return True
+
     async def begin_at(self, place: int, offset: int) -> bool:
         self._loaded = CommitFold() if offset == 0 else await self._checkpoints.load(offset)
         return self._loaded is not None
@@ -102,6 +138,8 @@ class CommitTopic(TopicClient):
 
     async def append_within(self, limit_s: float, event: CommitEvent) -> None:
         """Write a record, and wait until it is read here. Raises RequestError if that takes too long."""
+        if not await self._may_append():
+            raise RequestError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{COMMIT_TOPIC} takes no records now")
         code = await self.append_record(PLACE, encode_event(event), limit_s=limit_s)
         if code:
             raise RequestError(code, f"{COMMIT_TOPIC} takes no records now: {code.name}")
@@ -109,6 +147,9 @@ class CommitTopic(TopicClient):
     async def _append(self, values: Sequence[bytes]) -> bool:
         complaint = ErrorCode.NONE
         while not self._is_closed:
+            if not await self._may_append():
+                await pause(self._runtime, RETRY_S)
+                continue
             try:
                 code = await self.append_record(PLACE, *values)
             except RequestError as error:

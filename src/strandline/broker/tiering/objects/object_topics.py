@@ -284,7 +284,11 @@ class ObjectTopics:
         """Have the log end where the committed records end. Raises StrandlineError or OSError."""
         partition_log = partition.log
         end_offset = known.end_offset
-        is_as_committed = partition_log.flushed_offset == partition_log.log_end_offset == end_offset
+        is_as_committed = (
+            partition_log.flushed_offset == partition_log.log_end_offset == end_offset
+            # Another leader may have deleted records since, which must not come back.
+            and known.start_offset <= partition_log.log_start_offset
+        )
         if partition in self._spoilt or not is_as_committed:
             old_end_offset = partition_log.log_end_offset
             former = Former(known.epochs, known.producers.snapshot(), known.start_offset)

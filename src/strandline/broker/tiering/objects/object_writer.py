@@ -179,8 +179,8 @@ class ObjectWriter:
             self._is_packing = False
             if not self._dirty:
                 self._unpacked_bytes = 0
-        if self._dirty:
-            self._arm()
+            elif not self._is_closed:
+                self._arm()
 
     def _next_id(self) -> ObjectId:
         self._number += 1
@@ -207,7 +207,14 @@ class ObjectWriter:
                 break
             picked.append((flush, flush.term, piece))
             left -= piece.size_bytes
-        buffer, places = await read_pieces(self.runtime, [piece for _, _, piece in picked])
+        try:
+            buffer, places = await read_pieces(self.runtime, [piece for _, _, piece in picked])
+        except (StrandlineError, OSError) as error:
+            # Which of the files it was is not known. Nothing of them was acknowledged.
+            for flush, term, _ in picked:
+                if flush.term == term:
+                    self._owner.begin_again(flush.partition, f"its log cannot be read: {error}")
+            return [], bytearray()
         taken, view = [], memoryview(buffer)
         for (flush, term, _), place in zip(picked, places, strict=True):
             one = await self._take_one(flush, term, view[place], place.start)
@@ -217,10 +224,14 @@ class ObjectWriter:
 
     async def _take_one(self, flush: PartitionFlush, term: int, data: memoryview, at: int) -> Taken | None:
         partition = flush.partition
+        if flush.term != term:
+            # An object before it was given up: the batches are taken again, from there on.
+            return None
         try:
             commit, size = await describe(self.runtime, partition, flush.taken_offset, data)
         except StrandlineError as error:
-            self._owner.begin_again(partition, str(error))
+            if flush.term == term:
+                self._owner.begin_again(partition, str(error))
             return None
         if flush.term != term or not size:
             return None
