@@ -83,6 +83,19 @@ async def test_markup_in_subjects_and_schemas_is_text(either: AsgiBrowser) -> No
     assert EVIL in (await either.get(link)).words
 
 
+async def test_no_page_shows_the_password_of_the_registry(
+    broker: EmbeddedBroker, registry: RunningRegistry, make_console: MakeConsole
+) -> None:
+    url = registry.url.replace("://", "://shared:between-us@")
+    browser = AsgiBrowser(make_console({"dev": broker.bootstrap}, {"cluster.dev.registry": url}).app)
+    for path in ("/topics/orders", "/topics/orders?live=1", "/topics/orders/schema"):
+        for begin in ("/c/dev", "/api/v1/clusters/dev"):
+            answer = await browser.get(begin + path)
+            assert answer.status == 200, path
+            assert registry.url in answer.text, path
+            assert "between-us" not in answer.text, path
+
+
 async def test_a_schema_is_checked_before_it_is_registered(schemas: AsgiBrowser, registry: RunningRegistry) -> None:
     given = {"subject": "orders-value", "type": "AVRO", "references": ""}
     path = "/c/dev/do/schema-register"

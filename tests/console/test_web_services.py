@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import pytest
 
+from strandline.cli.common.failures import UsageFailed
+from strandline.cli.connect.worker_api import ConnectApi
 from strandline.cli.schema.registry_api import SchemaApi
 from strandline.client.security import BearerSecurity, ClientSecurity
 from strandline.console.reading.user_cluster import ClusterUser
@@ -74,6 +76,13 @@ def test_a_redirect_of_a_registry_takes_no_login_along() -> None:
         thread.join()
         server.server_close()
     assert _Redirecting.seen == [BASIC, None]
+
+
+@pytest.mark.parametrize("url", ["https://me:secret@worker.example:x", "https://me:secret@"])
+def test_an_address_of_workers_that_is_none_is_told_without_its_password(url: str) -> None:
+    with pytest.raises(UsageFailed) as refused:
+        ConnectApi(url, 20)
+    assert "secret" not in str(refused.value)
 
 
 def test_the_address_of_a_service_is_shown_without_its_password() -> None:

@@ -62,12 +62,12 @@ class ConnectApi:
     ) -> None:
         split = urlsplit(url if "://" in url else f"http://{url}")
         if split.scheme not in ("http", "https") or not split.hostname:
-            raise UsageFailed(f"--url {url!r} is not http://HOST:PORT or https://HOST:PORT")
+            raise UsageFailed(f"--url {_shown(url)!r} is not http://HOST:PORT or https://HOST:PORT")
         self._host = split.hostname
         try:
             self._port = split.port or (443 if split.scheme == "https" else 80)
         except ValueError:
-            raise UsageFailed(f"--url {url!r} has no valid port") from None
+            raise UsageFailed(f"--url {_shown(url)!r} has no valid port") from None
         self._context = _context(ca) if split.scheme == "https" else None
         self._path = split.path.rstrip("/")
         login = {"Authorization": authorization} if authorization else _login(split.netloc, token_file)
@@ -178,6 +178,11 @@ def _context(ca: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
         raise UsageFailed(f"--ca {ca} cannot be used: {error}") from None
+
+
+def _shown(url: str) -> str:
+    """Return an address that cannot be read as one, without what may be a name and password."""
+    return url.rpartition("@")[2]
 
 
 def _login(place: str, token_file: str | None) -> dict[str, str]:

@@ -15,6 +15,7 @@ from strandline.console.context import PageContext
 from strandline.console.declarations import ConsolePage, PageModule
 from strandline.console.pages.topic.frame import frame, topic_of
 from strandline.console.reading.record_decoding import REGISTRY_S
+from strandline.console.reading.web_services import shown_url
 
 SCHEMA_S: Final = 10.0
 CONTRACT_S: Final = 5.0
@@ -48,7 +49,7 @@ async def schema(context: PageContext) -> Mapping[str, Any]:
             "schema",
             "show",
             f"{topic.name}-value",
-            *(["--registry", registry] if registry else []),
+            *(["--registry", shown_url(registry)] if registry else []),
         ],
     }
 

@@ -13,6 +13,7 @@ from strandline.console.declarations import PageQuery
 from strandline.console.failures import PageFailed
 from strandline.console.reading.record_decoding import AUTO, FORMATS, RecordView, payload_decoder, record_filter
 from strandline.console.reading.record_merge import PARTITIONS_READ_MAX, RecordsAsked
+from strandline.console.reading.web_services import shown_url
 
 DECODING: Final = (
     PageQuery("decode", f"How values are decoded: {', '.join(filter(None, FORMATS))}; as they look by default"),
@@ -126,7 +127,7 @@ def command_of(context: PageContext, *, is_live: bool = False) -> list[str]:
     if context.query.get("grep"):
         words += ["--grep", context.query["grep"]]
     if context.cluster.registry and context.query.get("decode", AUTO) in (AUTO, "schema"):
-        words += ["--decode", "--registry", context.cluster.registry]
+        words += ["--decode", "--registry", shown_url(context.cluster.registry)]
     words += ["--json", "--bootstrap-server", context.cluster.bootstrap]
     return words + (["--command-config", "FILE"] if context.cluster.has_login else [])
 
