@@ -50,6 +50,23 @@ def test_json_inside_a_string_is_not_a_way_around_a_mask() -> None:
     assert masks.json("value", {"body": '{"card": "4111"}', "n": 1}) == {"body": MASK, "n": 1}
 
 
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("$.lines[*].email", '[{"email": "a@b"}]'),
+        ("$.lines.*.email", '{"x": {"email": "a@b"}}'),
+        ("$.lines.*", '{"email": "a@b"}'),
+        ("$..email", '[{"email": "a@b"}]'),
+        ("$.lines[0].email", ' \n[{"email": "a@b"}]'),
+        ("$.lines.email", '\ufeff {"email": "a@b"}'),
+    ],
+)
+def test_no_step_of_a_path_passes_by_json_inside_a_string(path: str, lines: str) -> None:
+    masks = TopicMasks([parse_mask(f"t value {path}")], "t")
+    assert masks.json("value", {"lines": lines, "n": "text"}) == {"lines": MASK, "n": "text"}
+    assert masks.json("value", {"lines": "no JSON"}) == {"lines": "no JSON"}
+
+
 def test_headers_are_masked_by_name() -> None:
     masks = TopicMasks([parse_mask("* header auth*")], "t")
     assert masks.header("Authorization", "x") == MASK

@@ -91,7 +91,7 @@ def _masked(value: Any, steps: Sequence[str | int]) -> Any:
     if not steps:
         return MASK
     step, rest = steps[0], steps[1:]
-    if step == "**":
+    if step == "**" and not isinstance(value, str):
         inner = _masked(value, rest)
         if isinstance(inner, dict):
             return {name: _masked(each, steps) if each != MASK else each for name, each in inner.items()}
@@ -103,7 +103,6 @@ def _masked(value: Any, steps: Sequence[str | int]) -> Any:
             # A path that forgets `[*]` masks too much rather than too little.
             return [_masked(each, steps) for each in value]
         return [_masked(each, rest) if step in ("*", at) else each for at, each in enumerate(value)]
-    if isinstance(value, str) and value and step != "*":
-        # JSON inside a string is data, too: what it holds cannot be told apart, so it is not shown.
-        return MASK if value[:1] in "{[" else value
-    return value
+    # JSON inside a string is data, too: what it holds cannot be told apart, so it is not shown.
+    is_json = isinstance(value, str) and value.lstrip().lstrip("\ufeff").lstrip().startswith(("{", "["))
+    return MASK if is_json else value
