@@ -358,6 +358,37 @@ async def test_a_login_gives_a_new_session_and_a_logout_ends_it(secured: AsgiBro
     assert (await secured.get("/c/dev/topics")).status == 303
 
 
+async def test_a_live_stream_ends_with_the_logout(secured: AsgiBrowser, node: SecuredNode) -> None:
+    admin = AdminClient(Cluster(node.bootstrap, dict(node.admin)).settings())
+    for made in admin.create_topics([NewTopic("watched", 1, 1)]).values():
+        made.result()
+    other = AsgiBrowser(secured.app)
+    for browser in (secured, other):
+        assert await log_in(browser, "admin", "root's secret") == 303
+    token = (await other.get("/c/dev/topics")).value("csrf")
+
+    async def write(value: str) -> None:
+        written = {"csrf": token, "topic": "watched", "value": value, "kind": "text"}
+        assert (await other.post("/c/dev/do/topic-produce", written)).status == 303
+
+    await write("before the logout")
+    async with secured.events("/c/dev/live/topics/watched?after=0:0") as events:
+        first = await anext(each async for each in events if "data" in each)
+        assert "before the logout" in first["data"]
+        page = await secured.get("/c/dev/topics")
+        assert (await secured.post("/logout/dev", {"csrf": page.value("csrf")})).status == 303
+        await write("after the logout")
+        # It is the only cluster of this session, so that nothing is left of it.
+        async for each in events:
+            assert "data" not in each, "the stream goes on after the logout"
+
+
+async def test_a_stream_of_a_header_needs_no_session(secured: AsgiBrowser) -> None:
+    header = "Basic " + base64.b64encode(b"admin:root's secret").decode()
+    async with secured.events("/c/dev/live/overview", authorization=header) as events:
+        assert (await anext(each async for each in events if "data" in each))["data"]
+
+
 async def test_a_program_logs_in_by_a_header(secured: AsgiBrowser) -> None:
     def basic(name: str, password: str) -> str:
         return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()

@@ -103,11 +103,12 @@ async def _sent(
     stop: asyncio.Future[Any] = asyncio.ensure_future(stopping.wait())
     coming: asyncio.Future[Any] | None = None
     try:
-        while may_go_on():
+        while True:
             if coming is None:
                 coming = asyncio.ensure_future(anext(source))
             await asyncio.wait([coming, stop], timeout=heartbeat_s, return_when=asyncio.FIRST_COMPLETED)
-            if stop.done():
+            # What came after the logout is not shown any more.
+            if stop.done() or not may_go_on():
                 return
             if not coming.done():
                 yield b": heartbeat\n\n"

@@ -154,11 +154,12 @@ class ConsoleRoutes:
                 raise PageFailed(503, "Too many live pages are open", "close some tabs")
             # A browser sends the id as a header when it comes again; htmx and a link have it in the URL.
             last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
+            by_header = visits.has_header_login(request)
             source = self._counted(stream.source(context, last_id[:1000]), session)
             return event_stream(
                 source,
                 stopping=visits.stopping,
-                may_go_on=lambda: visits.is_admitted(context),
+                may_go_on=lambda: visits.is_admitted(context, by_header=by_header),
             )
 
         return flow

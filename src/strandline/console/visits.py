@@ -86,17 +86,18 @@ class Visits:
         found.used_at = self.clock()
         return found
 
-    def is_admitted(self, context: PageContext) -> bool:
-        """Return whether a stream may go on: its visitor is still logged in as the same user."""
+    def is_admitted(self, context: PageContext, *, by_header: bool) -> bool:
+        """Return whether a stream may go on: its visitor is still logged in as the same user.
+
+        A program that logged in by a header has no session; its stream ends with its connection, or its token.
+        """
         if not context.cluster.has_login:
             return True
         user = context.reading.shared.user
         if user.expires_s is not None and user.expires_s <= time.time():
             return False
         session = context.session
-        return not session.users or (
-            not self.sessions.is_over(session) and session.users.get(context.cluster.name) == user
-        )
+        return by_header or (not self.sessions.is_over(session) and session.users.get(context.cluster.name) == user)
 
     def has_header_login(self, request: Request) -> bool:
         return bool(request.headers.get("authorization"))
