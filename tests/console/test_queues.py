@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from tests.console.asgi_browser import AsgiBrowser
+from tests.console.conftest import MakeConsole
 from tests.console.made_topics import make_topic
 from tests.queues.conftest import QUICK
 
@@ -94,3 +95,26 @@ async def test_dead_letters_are_told_by_reason_and_redriven(browser: AsgiBrowser
     again = await browser.get(f"/c/dev/do/dead-letters-redrive?review=1&{query}")
     assert again.status == 409
     assert (await browser.get("/c/dev/do/dead-letters-redrive?review=1&topic=dlq.jobs&limit=99999")).status == 400
+
+
+async def test_a_masked_reason_is_neither_shown_nor_guessed(make_console: MakeConsole, broker: EmbeddedBroker) -> None:
+    make_topic(broker.client_config, "bills")
+    make_topic(broker.client_config, "elsewhere")
+    make_topic(broker.client_config, "dlq.bills")
+    write(broker, "bills", b"bill")
+    place = [("__dlq.errors.topic", b"bills"), ("__dlq.errors.partition", b"0"), ("__dlq.errors.offset", b"0")]
+    write(broker, "dlq.bills", b"bill", headers=[*place, ("__dlq.errors.message", b"card 4111 has ended")])
+    mask = {"console.mask.why": "dlq.* header __dlq.errors.message"}
+    masked = AsgiBrowser(make_console({"dev": broker.bootstrap}, mask).app)
+    (named,) = (await masked.get(f"{API}/topics/bills/0/0")).json["journey"]["named"]
+    assert named["text"] == "dead letter of a share group: •••"
+    redrive = "/c/dev/do/dead-letters-redrive?review=1&topic=dlq.bills"
+    for guess in ("reason=4111", "reason=4112", "to=elsewhere"):
+        refused = await masked.get(f"{redrive}&{guess}")
+        assert refused.status == 403, guess
+        assert "mask" in refused.words
+    values = {"topic": "dlq.bills", "reason": "", "limit": "", "by": "", "from_topic": "", "to": "elsewhere"}
+    form = await masked.get(redrive)
+    assert "redrive 1 dead letter of dlq.bills to bills" in form.words
+    assert (await masked.post(redrive.partition("?")[0], {**values, "csrf": form.value("csrf")})).status == 403
+    assert (await masked.get(f"{API}/dead-letters/dlq.bills")).json["reasons"]["rows"][0]["reason"] == "•••"

@@ -130,9 +130,14 @@ def _row(letter: DeadLetter, masks: TopicMasks) -> dict[str, Any]:
         "deliveries": letter.deliveries,
         "rounds": letter.rounds,
         "timestamp": letter.record.timestamp_ms,
-        "reason": str(masks.header(_REASONS[letter.kind], letter.reason)) or "no reason was given",
+        "reason": shown_reason(letter, masks),
         "has_copy": letter.has_copy,
     }
+
+
+def shown_reason(letter: DeadLetter, masks: TopicMasks) -> str:
+    """Return why a dead letter was given up, as far as the masks of its topic let visitors see it."""
+    return str(masks.header(_REASONS[letter.kind], letter.reason)) or "no reason was given"
 
 
 def _by_reason(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -156,6 +161,7 @@ def _redrive(context: PageContext, values: Values) -> tuple[Redrive, RedrivePlan
     cluster, topic, to = context.reading.cluster, values["topic"], values["to"] or None
     if to == topic:
         raise PageFailed(400, f"{topic} is the dead-letter topic itself")
+    _refuse_masked(context.masks(topic), values)
     limit = int(values["limit"] or REDRIVEN_MAX)
     if not 1 <= limit <= REDRIVEN_MAX:
         raise PageFailed(400, f"At most: expected a number from 1 to {REDRIVEN_MAX:,}", "the command takes more")
@@ -170,6 +176,17 @@ def _redrive(context: PageContext, values: Values) -> tuple[Redrive, RedrivePlan
         lines = plan.lines(topic, ROUNDS_DEFAULT)
         raise PageFailed(409, f"No dead letter of {topic} is like that", "; ".join(lines))
     return work, plan, limit
+
+
+def _refuse_masked(masks: TopicMasks, values: Values) -> None:
+    """Raise PageFailed for a redrive that tells what a mask hides, or takes it where no mask is."""
+    topic = values["topic"]
+    if values["reason"] and any(masks.header(each, "") for each in _REASONS.values()):
+        sentence = f"Dead letters of {topic} cannot be chosen by their reason: a mask hides it"
+        raise PageFailed(403, sentence, "leave Why empty")
+    if values["to"] and not masks.is_empty:
+        sentence = f"Dead letters of {topic} cannot be redriven to another topic: masks hide parts of them here alone"
+        raise PageFailed(403, sentence, "leave To topic empty: each goes where it came from")
 
 
 async def plan_redrive(context: PageContext, values: Values) -> Sequence[str]:

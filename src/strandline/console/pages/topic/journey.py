@@ -20,6 +20,8 @@ from strandline.cli.queue.queue_state import member_names, read_delivery, read_p
 from strandline.cli.queue.reasons import NO_OFFSET, TaskFacts, reason
 from strandline.client.cluster_client import ClusterClient
 from strandline.console.context import PageContext
+from strandline.console.masking import TopicMasks
+from strandline.console.pages.dead_letters import shown_reason
 from strandline.console.pages.topic.read_by import GROUPS_MAX as COMMITS_READ_MAX
 from strandline.console.pages.topic.read_by import how_it_was_read, of_position, read_commits
 from strandline.console.reading.record_merge import RecordsAsked, read_records
@@ -66,7 +68,7 @@ async def journey_of(context: PageContext, topic: str, partition: int, offset: i
     if searched:
         named = await reading.part(
             "Records that name it",
-            reading.shared.ask(lambda client: _named(client, searched, topic, partition, offset)),
+            reading.shared.ask(lambda client: _named(context, client, searched, (topic, partition), offset)),
             [],
             wait_s=WAIT_S,
         )
@@ -187,24 +189,30 @@ def _is_dead(topic: str) -> bool:
     return any(word in words for word in _DEAD_WORDS)
 
 
-def _named(client: ClusterClient, topics: list[str], topic: str, partition: int, offset: int) -> list[dict[str, Any]]:
+def _named(
+    context: PageContext, client: ClusterClient, topics: list[str], place: Place, offset: int
+) -> list[dict[str, Any]]:
+    def relation(found: FoundRecord) -> str:
+        return _relation(found, place, offset, context.masks(found.record.topic))
+
     def wanted(found: FoundRecord) -> bool:
-        return bool(_relation(found, topic, partition, offset))
+        return bool(relation(found))
 
     return [
         {
             "topic": each.record.topic,
             "partition": each.record.partition,
             "offset": each.record.offset,
-            "text": _relation(each, topic, partition, offset),
+            "text": relation(each),
         }
         for name in topics
         for each in read_records(client, RecordsAsked(name, RECORDS_NAMED_MAX), time.monotonic, wanted).records
     ]
 
 
-def _relation(found: FoundRecord, topic: str, partition: int, offset: int) -> str:
+def _relation(found: FoundRecord, place: Place, offset: int, masks: TopicMasks) -> str:
     """Return how a record names another one as its source; empty if it does not."""
+    topic, partition = place
     headers: Mapping[str, bytes | None] = dict(found.record.headers)
     came_from = (headers.get(FROM) or b"").decode("utf-8", "replace")
     if came_from in (f"{topic}-{partition}@{offset}", f"{topic}:{partition}:{offset}"):
@@ -212,5 +220,5 @@ def _relation(found: FoundRecord, topic: str, partition: int, offset: int) -> st
     letter = dead_letter_of(found.record)
     if letter is not None and (letter.topic, letter.partition, letter.offset) == (topic, partition, offset):
         by = f" of {letter.by}" if letter.by else ""
-        return f"dead letter of a {letter.kind}{by}: {letter.reason or 'no reason was given'}"
+        return f"dead letter of a {letter.kind}{by}: {shown_reason(letter, masks)}"
     return ""
