@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from tests.connect.sink_records import opened
 
+from strandline.client.fetcher import OffsetRange
 from strandline.connect.failures import ConnectFailed, FencedOut, RetriableFailure
 from strandline.connect.records import TopicPosition
 from strandline.connect.sink import Sink
@@ -28,7 +29,7 @@ from strandline.connect.sinks.lake.delta import DeltaSink
 from strandline.connect.sinks.lake.iceberg import IcebergSink
 from strandline.connect.sinks.lake.lake_table import DataFile, LakeTable
 from strandline.runtime.fault_points import VARIABLE, PlantedFault
-from strandline.spark.lake.connector_process import commit_offsets
+from strandline.spark.lake.connector_process import commit_offsets, directory_of_turn
 from strandline.spark.lake.writers import FilesWritten, commit_batch, directory_of, stream_writer
 from strandline.spark.sink.failures import SinkFailed, SinkRefused
 
@@ -52,10 +53,13 @@ class Lake:
 
     def task(self, batch: int, rows: pa.Table, **changes: str) -> list[DataFile]:
         """Write rows as a task does: all it knows is the table."""
+        return self.write(directory_of(QUERY, batch), rows, **changes)
+
+    def write(self, directory: str, rows: pa.Table, **changes: str) -> list[DataFile]:
         sink = self.sink(**changes)
         writer = FileWriter(
             sink.table_named("orders"),
-            directory_of(QUERY, batch),
+            directory,
             widening=sink.widening,
             may_create=sink.config.auto_create,
             may_evolve=sink.config.auto_evolve,
@@ -159,6 +163,40 @@ def test_a_process_whose_partitions_another_one_has_is_fenced_out(lake: Lake) ->
         commit_offsets(lake.table(), files[1], directory_of(QUERY, 1), {place: 2}, {place: 1})
     assert lake.ids() == [0, 1]
     assert lake.sink().resume([place]) == {place: 2}
+
+
+def test_a_turn_after_offsets_were_set_back_keeps_the_files_of_the_one_before(lake: Lake) -> None:
+    place, ranges = TopicPosition("orders", 0), [OffsetRange("orders", 0, 0, 1)]
+    before: int | None = None
+    directories = []
+    for number in range(3):
+        directory = directory_of_turn("lake", lake.table(), ranges)
+        lake.write(directory, rows(number))  # Its process was killed, and the next one begins at the same offset.
+        assert number == 0 or directory == directory_of_turn("lake", lake.table(), ranges)
+        directory = directory_of_turn("lake", lake.table(), ranges)
+        commit_offsets(lake.table(), lake.write(directory, rows(number)), directory, {place: 1}, {place: before})
+        before = (0, None)[number % 2]
+        lake.table().set_offsets({place: before})
+        directories.append(directory)
+    assert lake.ids() == [0, 1, 2]
+    assert len(set(directories)) == 3
+    assert set(lake.named_files()) <= set(lake.files_there())
+
+
+def test_a_commit_removes_no_file_that_the_table_names_in_its_directory(lake: Lake) -> None:
+    place, directory = TopicPosition("orders", 0), directory_of(QUERY, 0)
+    commit_offsets(lake.table(), lake.write(directory, rows(0)), directory, {place: 1}, {place: None})
+    lake.table().set_offsets({place: None})
+    lake.write(directory, rows(1))
+    commit_offsets(lake.table(), lake.write(directory, rows(1)), directory, {place: 1}, {place: None})
+    assert lake.ids() == [0, 1]
+    assert lake.files_there() == lake.named_files()
+    if lake.kind is IcebergSink:
+        lake.sink().catalog.load_table("default.orders").delete()
+        before = lake.files_there()
+        lake.table().set_offsets({place: None})
+        commit_offsets(lake.table(), lake.write(directory, rows(2)), directory, {place: 1}, {place: None})
+        assert set(before) < set(lake.files_there()), "a snapshot that can be read names them"
 
 
 def test_two_drivers_of_a_query_add_a_batch_once(lake: Lake) -> None:

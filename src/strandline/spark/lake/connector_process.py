@@ -122,7 +122,7 @@ class ConnectorRun:
 
     def _write(self, name: str, ranges: Sequence[OffsetRange]) -> None:
         parts = split(ranges, partitions_min=self._spark.defaultParallelism, records_per_partition_max=None)
-        directory = self._directory(ranges)
+        directory = directory_of_turn(self._name, self.sink.table_named(name), ranges)
         written = self._spark.parallelize(parts, len(parts)).map(partial(write_range, self.job, directory)).collect()
         check_all_written(parts, written)
         files = [file for each in written for file in each.files]
@@ -186,11 +186,15 @@ class ConnectorRun:
     def _is_full(self) -> bool:
         return self._behind() >= self.sink.config.spark_batch_records_max
 
-    def _directory(self, ranges: Sequence[OffsetRange]) -> str:
-        """Return where the files of a turn lie. An attempt that begins at the same offsets has the same place."""
-        begin = [[each.topic, each.partition, each.start] for each in ranges]
-        connector = hashlib.sha256(self._name.encode()).hexdigest()[:16]
-        return f"strandline/{connector}/{hashlib.sha256(json.dumps(begin).encode()).hexdigest()[:16]}"
+
+def directory_of_turn(connector: str, table: LakeTable, ranges: Sequence[OffsetRange]) -> str:
+    """Return where the files of a turn lie. An attempt on the same version that begins at the same offsets shares it.
+
+    The version tells a turn from one that was committed before the offsets were set back.
+    """
+    begin = [table.name, table.version(), *([each.topic, each.partition, each.start] for each in ranges)]
+    digests = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (connector, json.dumps(begin))]
+    return "/".join(["strandline", *digests])
 
 
 def check_all_written(parts: Sequence[OffsetRange], written: Sequence[RangeWritten]) -> None:

@@ -3,7 +3,8 @@
 A process writes files of new names below a directory of its batch, so no attempt harms another one. Columns grow before
 a file is written, in commits of their own. Then one process commits the files of all, together with what says that the
 batch is done: its number, or the offsets behind it. If that is in the table already, the files are of a repeated
-attempt and are removed. A commit removes what other attempts left in the directory of its batch.
+attempt and are removed. A commit removes what other attempts left in the directory of its batch, and asks the table
+first, because a checkpoint or offsets that were set back may bring an earlier commit into the same directory.
 """
 
 from __future__ import annotations
@@ -164,7 +165,11 @@ def _clean(table: LakeTable, directory: str, kept: set[str]) -> None:
     try:
         found = set(table.files_below(directory))
         # If a store names the files in another way than their writers did, none can be told from those of the commit.
-        if kept <= found:
-            table.remove_files(found - kept)
+        if found == kept or not kept <= found:
+            return
+        table.refresh()
+        named = table.named_files(directory)
+        if kept <= named:
+            table.remove_files(found - named)
     except ConnectFailed as error:
         log.warning("files of attempts that failed stay in %s of %s: %s", directory, table.name, error)

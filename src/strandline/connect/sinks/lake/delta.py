@@ -157,6 +157,12 @@ class DeltaLakeTable(LakeTable):
     def files_below(self, directory: str) -> list[str]:
         return _asked(self.name, lambda: delta_files.listed(self._files(), directory))
 
+    def named_files(self, directory: str) -> set[str]:
+        if self._table is None:
+            return set()
+        table = self._table
+        return _asked(self.name, lambda: delta_files.named(table, directory))
+
     def _files(self) -> DeltaStorageHandler:
         return DeltaStorageHandler(self.name, self._options)
 

@@ -115,6 +115,12 @@ def listed(handler: DeltaStorageHandler, directory: str) -> list[str]:
     return [each.path for each in pa_fs.PyFileSystem(handler).get_file_info(selector) if each.is_file]
 
 
+def named(table: DeltaTable, directory: str) -> set[str]:
+    """Return the files below a directory that the table's version has."""
+    paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+    return {each for each in paths if each.startswith(f"{directory}/")}
+
+
 def _check_rules(table: DeltaTable, name: str) -> None:
     """Refuse a table whose rows have to be looked at by rules that are not known here."""
     metadata, protocol = table.metadata(), table.protocol()

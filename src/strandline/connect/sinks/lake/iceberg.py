@@ -157,6 +157,12 @@ class IcebergTable(LakeTable):
         table = self._table
         return _asked(self.name, lambda: iceberg_files.listed(table, directory))
 
+    def named_files(self, directory: str) -> set[str]:
+        if self._table is None:
+            return set()
+        table = self._table
+        return _asked(self.name, lambda: iceberg_files.named(table, directory))
+
     def drop(self) -> None:
         with suppress(NoSuchTableError):
             _asked(self.name, lambda: self._catalog.purge_table(self.name))

@@ -80,6 +80,14 @@ def listed(table: Table, directory: str) -> list[str]:
     return [place + each.path.removeprefix(path) for each in found if each.type == FileType.File]
 
 
+def named(table: Table, directory: str) -> set[str]:
+    """Return the files below a directory that any snapshot has: a table can be rolled back, and read as it was."""
+    place = f"{_place(table, directory)}/"
+    manifests = {each.manifest_path: each for kept in table.metadata.snapshots for each in kept.manifests(table.io)}
+    entries = (entry for each in manifests.values() for entry in each.fetch_manifest_entry(table.io))
+    return {entry.data_file.file_path for entry in entries if entry.data_file.file_path.startswith(place)}
+
+
 def _place(table: Table, directory: str) -> str:
     data = table.properties.get(TableProperties.WRITE_DATA_PATH) or f"{table.location().rstrip('/')}/{_DATA}"
     return f"{data.rstrip('/')}/{directory}"

@@ -126,6 +126,10 @@ class LakeTable:
         """Return the paths of all files below a directory of the table."""
 
     @abstractmethod
+    def named_files(self, directory: str) -> set[str]:
+        """Return the paths below a directory that the table names, as the last `refresh` found it."""
+
+    @abstractmethod
     def replace(self, fresh: LakeTable, offsets: Mapping[TopicPosition, int]) -> None:
         """Take over columns and rows of another table of the same kind, and set offsets, at once."""
 
