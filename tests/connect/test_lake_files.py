@@ -27,7 +27,7 @@ from strandline.connect.sink import Sink
 from strandline.connect.sinks.lake.data_files import FileWriter
 from strandline.connect.sinks.lake.delta import DeltaSink
 from strandline.connect.sinks.lake.iceberg import IcebergSink
-from strandline.connect.sinks.lake.lake_table import DataFile, LakeTable
+from strandline.connect.sinks.lake.lake_table import CommitConflict, DataFile, LakeTable
 from strandline.runtime.fault_points import VARIABLE, PlantedFault
 from strandline.spark.lake.connector_process import commit_offsets, directory_of_turn
 from strandline.spark.lake.writers import FilesWritten, commit_batch, directory_of, stream_writer
@@ -211,6 +211,24 @@ def test_two_drivers_of_a_query_add_a_batch_once(lake: Lake) -> None:
 
     late.commit_files = overtaken  # type: ignore[method-assign]
     assert not commit_batch(late, QUERY, 1, files)
+    assert lake.ids() == [0, 1]
+    # The refused commit might have landed, so its files stay.
+    assert set(lake.named_files()) <= set(lake.files_there())
+
+
+def test_a_commit_that_landed_and_was_refused_when_it_was_sent_again_keeps_its_files(lake: Lake) -> None:
+    lake.commit(0, lake.task(0, rows(0)))
+    table, files = lake.table(), lake.task(1, rows(1))
+    commit = table.commit_files
+
+    def sent_twice(*given: Any) -> None:
+        commit(*given)
+        if lake.kind is DeltaSink:
+            commit(*given)  # delta-rs finds the number of the batch.
+        raise CommitConflict
+
+    table.commit_files = sent_twice  # type: ignore[method-assign]
+    assert not commit_batch(table, QUERY, 1, files)
     assert lake.ids() == [0, 1]
     assert lake.files_there() == lake.named_files()
 

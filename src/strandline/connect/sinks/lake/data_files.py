@@ -3,8 +3,9 @@
 A process writes files of new names below a directory of its batch, so no attempt harms another one. Columns grow before
 a file is written, in commits of their own. Then one process commits the files of all, together with what says that the
 batch is done: its number, or the offsets behind it. If that is in the table already, the files are of a repeated
-attempt and are removed. A commit removes what other attempts left in the directory of its batch, and asks the table
-first, because a checkpoint or offsets that were set back may bring an earlier commit into the same directory.
+attempt and are removed, unless a commit of them was sent. A commit removes what other attempts left in the directory of
+its batch. It asks the table first, because a checkpoint or offsets that were set back may bring an earlier commit into
+the same directory.
 """
 
 from __future__ import annotations
@@ -140,13 +141,15 @@ def commit_once(
 ) -> bool:
     """Add the files of a batch to a table in one commit, unless that was done before. Return whether it was done now.
 
-    `is_done` looks at what the table says of the batch; it raises if the batch cannot be committed at all.
+    `is_done` looks at what the table says of the batch; it raises if the batch cannot be committed at all. A commit
+    that landed and was refused when it was sent again counts as done before.
     """
     for attempt in range(COMMIT_ATTEMPTS):
         table.refresh()
         if is_done():
-            # No commit of this attempt was sent, or one that was refused: nothing names these files.
-            table.remove_files([each.path for each in files])
+            # A refused commit may have landed: a store that loses its answer refuses it when it is sent again.
+            if not attempt:
+                table.remove_files([each.path for each in files])
             return False
         fault_point("before-commit")
         try:
