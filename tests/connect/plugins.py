@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -247,3 +248,21 @@ class Leaking(Source):
             self.left.append((thread, os.open(os.devnull, os.O_RDONLY), b"x" * (self.config.megabytes << 20)))
         yield Batch([SourceRecord(value=number)], {"l": 0}, {"n": number})
         raise RetriableFailure("the other side is away")
+
+
+class Bursting(Source):
+    """Opens more files than its worker may have, and is there when the worker stops: SIGTERM comes just then."""
+
+    class Config(connect.Config):
+        topic: str = option("Topic.")
+        files: int = option("How many.")
+
+    async def read(self, offsets: SourceOffsets) -> AsyncIterator[Batch]:
+        opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(self.config.files)]
+        try:
+            yield Batch([SourceRecord(value=1)], {"l": 0}, {"n": 1})
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for file in opened:
+                os.close(file)
+            os.kill(os.getpid(), signal.SIGTERM)

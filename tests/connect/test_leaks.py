@@ -117,6 +117,17 @@ def test_a_worker_at_its_limit_starts_again_and_the_others_lose_and_double_nothi
     assert values_of(log, "good") == Counter(range(count))
 
 
+@pytest.mark.slow
+def test_a_worker_that_is_told_to_end_at_its_limit_does_not_start_again(log: EmbeddedBroker, tmp_path: Path) -> None:
+    settings = {"group_id": "told", "worker_open_files_max": "300"}
+    with WorkerProcess(log.bootstrap, tmp_path / "log", **settings) as worker:
+        worker.create("bursting", connector_class="tests.connect.plugins:Bursting", topic="bursting", files="400")
+        assert worker.wait_killed() == 0
+    told = (tmp_path / "log").read_text()
+    assert "the worker is above worker.open.files.max=300" in told
+    assert told.count("the worker is above") == 1
+
+
 def test_a_limit_below_what_a_worker_needs_is_refused(log: EmbeddedBroker) -> None:
     ended = CommandLine(log.bootstrap).run(
         "connect", "serve", "--listen", "127.0.0.1:0", "-X", "worker.memory.bytes.max=1"

@@ -86,7 +86,7 @@ def serve(
         _run(service)
     except (Interrupted, KeyboardInterrupt):
         return
-    if service.is_full:
+    if service.is_full and not service.was_signalled:
         _start_again()
 
 

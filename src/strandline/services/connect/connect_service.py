@@ -48,6 +48,11 @@ class ConnectService:
         scheme = "https" if self._settings.door.has_tls else "http"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
+    @property
+    def was_signalled(self) -> bool:
+        """Whether a signal has asked for the end of this process, perhaps while it ended because of its limits."""
+        return self._door.was_signalled
+
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raise ConnectFailed, or InvalidConfig if the cluster refuses its rules."""
         self._door.run()

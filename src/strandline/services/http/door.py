@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
 from typing import Any, Final
 
 import uvicorn
@@ -111,6 +112,11 @@ class HttpDoor:
     def is_ready(self) -> bool:
         return self._server.started
 
+    @property
+    def was_signalled(self) -> bool:
+        """Whether SIGTERM or SIGINT has come, perhaps while it stopped already."""
+        return self._server.was_signalled
+
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT. Raise InvalidConfig if the cluster refuses the service its rights."""
         factory = self._server.config.get_loop_factory()
@@ -166,6 +172,7 @@ class _Server(uvicorn.Server):
         self._context = context
         self._addresses: Counter[str] = Counter()
         self._is_stopping = False
+        self.was_signalled = False
         self._newcomers: set[asyncio.Task[None]] = set()
 
     @contextlib.contextmanager
@@ -180,6 +187,10 @@ class _Server(uvicorn.Server):
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.was_signalled = True
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await self.lifespan.startup()
