@@ -352,6 +352,31 @@ async def test_the_plan_of_making_again_shows_both_commands(browser: AsgiBrowser
     assert (await review(browser, "topic-recreate", topic="nothing")).status == 404
 
 
+async def test_a_form_that_is_older_than_the_topic_does_not_make_it_again(
+    broker: EmbeddedBroker, make_console: MakeConsole, tmp_path: Path
+) -> None:
+    file = tmp_path / "audit.jsonl"
+    browser = AsgiBrowser(make_console({"dev": broker.bootstrap}, {"console.audit.file": str(file)}).app)
+    make_topic(broker.client_config, "aged", 1, retention_ms="86400000")
+    form = await review(browser, "topic-recreate", topic="aged")
+    asked = {name: form.value(name) for name in ("topic", "partitions", "replicas", "settings")} | {"typed": "aged"}
+    # Another console, so that this one is not told.
+    other = AsgiBrowser(make_console({"dev": broker.bootstrap}).app)
+    await other.follow(await do(other, "topic-settings", topic="aged", settings="retention.ms=90000000"))
+    await other.follow(await do(other, "topic-partitions", topic="aged", partitions="2"))
+    await do(browser, "topic-produce", topic="aged", key="k", value="x", kind="text")
+    refused = await do(browser, "topic-recreate", **asked)
+    assert refused.status == 409
+    assert "aged has other partitions and settings than when this form began" in refused.words
+    assert await records_of(browser, "aged") == 1
+    assert (await review(browser, "topic-recreate", **asked)).status == 409
+    await browser.follow(await do(browser, "topic-recreate", topic="aged", typed="aged"))
+    # A process that dies between the two leaves what the topic was like.
+    begun = [each for each in map(json.loads, file.read_text().splitlines()) if each["outcome"] == "begun"][-1]
+    assert begun["command"].startswith("topic delete aged && topic create aged --partitions 2 ")
+    assert "--config retention.ms=90000000" in begun["command"]
+
+
 async def test_a_filter_finds_and_misses(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
     make_topic(broker.client_config, "filtered")
     await do(browser, "topic-produce", topic="filtered", value='{"f1": 2}', kind="JSON")

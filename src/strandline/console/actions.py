@@ -89,7 +89,7 @@ class ActionRequests:
             "cluster": context.cluster.name,
             "action": action.name,
             "target": ", ".join(values[each.name] for each in action.fields if each.is_fixed) or _first(values),
-            "command": shell_words(action.command(values)),
+            "command": " && ".join(shell_words(each) for each in _commands(action, values)),
         }
         # Before it is done as well, because the process may end in between.
         context.audit.note(**noted, outcome="begun")
@@ -164,9 +164,14 @@ class ActionRequests:
 
 def commands_of(context: PageContext, action: ConsoleAction, values: Values) -> list[list[str]]:
     """Return the whole commands that do the same, one after the other."""
+    return [_whole_command(context, action, words) for words in _commands(action, values)]
+
+
+def _commands(action: ConsoleAction, values: Values) -> list[Sequence[str]]:
+    """Return the words of these commands that are the action's own, without its secrets."""
     shown = {each.name: "..." if each.kind == "secret" else values[each.name] for each in action.fields}
     more = action.more_commands(shown) if action.more_commands is not None else ()
-    return [_whole_command(context, action, words) for words in (action.command(shown), *more)]
+    return [action.command(shown), *more]
 
 
 def _whole_command(context: PageContext, action: ConsoleAction, command: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from strandline.console.declarations import ActionDone, ActionField, ConsoleActi
 from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.pages.topic.changing import delete, removal
 from strandline.console.pages.topic.frame import topic_named, wait_known
-from strandline.console.pages.topic_create import command, create_topic, like
+from strandline.console.pages.topic_create import command, create_topic, like, settings_of_form
 from strandline.console.rendering import shell_words
 from strandline.errors import ErrorCode, RequestError
 
@@ -22,6 +22,7 @@ POLL_S: Final = 0.1
 
 
 async def plan(context: PageContext, values: Values) -> Sequence[str]:
+    await _require_unchanged(context, values)
     await _require_right_to_create(context, values)
     settings = values["settings"].replace("\n", ", ")
     return [
@@ -34,6 +35,7 @@ async def plan(context: PageContext, values: Values) -> Sequence[str]:
 
 async def recreate(context: PageContext, values: Values) -> ActionDone:
     topic = values["topic"]
+    await _require_unchanged(context, values)
     before = await topic_named(context, topic)
     await _require_right_to_create(context, values)
     await delete(context, values)
@@ -60,6 +62,22 @@ async def _create(context: PageContext, values: Values) -> None:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() > ends_at:
                 raise
         await asyncio.sleep(POLL_S)
+
+
+async def _require_unchanged(context: PageContext, values: Values) -> None:
+    """Raise PageFailed if the topic differs from what the form began with: it would be made again as it was then."""
+    # What is kept may be from before the change.
+    context.reading.shared.forget()
+    now = await like(context, values)
+    different = [name for name in ("partitions", "replicas") if now[name] != values[name]]
+    if settings_of_form(now) != settings_of_form(values):
+        different.append("settings")
+    if different:
+        raise PageFailed(
+            409,
+            f"Nothing was done: {values['topic']} has other {' and '.join(different)} than when this form began",
+            "load the page of the topic, and begin again",
+        )
 
 
 async def _require_right_to_create(context: PageContext, values: Values) -> None:
