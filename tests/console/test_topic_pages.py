@@ -225,6 +225,15 @@ async def test_live_records_go_on_behind_the_last_id(browser: AsgiBrowser, broke
     assert "<script" not in text
 
 
+async def test_an_id_of_many_partitions_is_read_to_its_end(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
+    make_topic(broker.client_config, "broad")
+    produced(broker, "broad", {"value": "first"})
+    marks = ",".join([*(f"{partition}:{10**9}" for partition in range(1, 200)), "0:0"])
+    async with browser.events(f"/c/dev/live/topics/broad?after={marks}") as events:
+        first = await anext(each async for each in events if "data" in each or each.get("comment") == "heartbeat")
+    assert "first" in first.get("data", "")
+
+
 async def test_live_records_say_that_the_topic_is_gone(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
     make_topic(broker.client_config, "passing")
     async with browser.events("/c/dev/live/topics/passing") as events:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S: Final = 15.0
 RETRY_MS: Final = 2000
+LAST_ID_MAX: Final = 20_000
+"""Characters of an id that are read: the marks of a thousand partitions."""
 _LINES: Final = re.compile(r"\r\n|\r|\n")
 
 

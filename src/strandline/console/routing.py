@@ -24,7 +24,7 @@ from starlette.routing import Route
 from strandline.console.actions import ActionRequests
 from strandline.console.context import plain
 from strandline.console.declarations import ConsoleDownload, ConsolePage, ConsoleStream, PageModule
-from strandline.console.events import StreamEvent, event_stream
+from strandline.console.events import LAST_ID_MAX, StreamEvent, event_stream
 from strandline.console.failures import EXPECTED, FailureWords, LoginNeeded, PageFailed, words_of
 from strandline.console.screens import Screens
 from strandline.console.sessions import STREAMS_MAX as STREAMS_OF_SESSION_MAX
@@ -155,7 +155,7 @@ class ConsoleRoutes:
             # A browser sends the id as a header when it comes again; htmx and a link have it in the URL.
             last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
             by_header = visits.has_header_login(request)
-            source = self._counted(stream.source(context, last_id[:1000]), session)
+            source = self._counted(stream.source(context, last_id[:LAST_ID_MAX]), session)
             return event_stream(
                 source,
                 stopping=visits.stopping,

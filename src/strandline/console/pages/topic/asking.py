@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from strandline.cli.common.positions import Latest, Position, parse_position
 from strandline.console.context import PageContext
 from strandline.console.declarations import PageQuery
+from strandline.console.events import LAST_ID_MAX
 from strandline.console.failures import PageFailed
 from strandline.console.reading.record_decoding import AUTO, FORMATS, RecordView, payload_decoder, record_filter
 from strandline.console.reading.record_merge import PARTITIONS_READ_MAX, RecordsAsked
@@ -89,7 +90,7 @@ def view_of(context: PageContext) -> RecordView:
 def parse_marks(text: str) -> dict[int, int]:
     """Return offsets by partition: `0:17,1:4`. Raise PageFailed for another form."""
     found: dict[int, int] = {}
-    for word in text[:20_000].split(","):
+    for word in text[:LAST_ID_MAX].split(","):
         partition, colon, offset = word.partition(":")
         if not word:
             continue
