@@ -111,6 +111,11 @@ def test_a_search_has_every_word() -> None:
     assert [each["name"] for each in table(rows, q="orders SHOP").rows] == ["shop.orders.v1"]
 
 
+def test_no_cell_of_a_file_is_a_formula() -> None:
+    found = TableView([TableHead("=1+1", "One"), TableHead("name", "Name")], [{"name": "@x"}], {}, caption="Things")
+    assert found.csv() == "'=1+1,name\r\n,'@x\r\n"
+
+
 # Kept answers
 
 

@@ -129,7 +129,7 @@ class TableView:
         """Return every row that was found. A spreadsheet must not take a name for a formula."""
         written = io.StringIO()
         writer = csv.writer(written, lineterminator="\r\n")
-        writer.writerow([head.key for head in self.heads])
+        writer.writerow([_cell(head.key) for head in self.heads])
         for row in self.every[:ROWS_EXPORTED_MAX]:
             writer.writerow([_cell(row.get(head.key)) for head in self.heads])
         return written.getvalue()
