@@ -81,11 +81,13 @@ class ProcessTask(ConnectTask):
             with contextlib.suppress(ConnectionError):
                 await process.stdin.drain()
             await asyncio.wait((heard, *halted), return_when=asyncio.FIRST_COMPLETED)
+            # The task may be resumed before the process has ended.
+            was_halted = any(each.done() for each in halted)
         finally:
             for each in halted:
                 each.cancel()
             await self._end(process, heard)
-        if self._is_stopping.is_set() or self._is_paused.is_set():
+        if was_halted or self._is_stopping.is_set():
             return
         if self._failure is not None:
             raise self._failure
