@@ -78,7 +78,8 @@ def test_object_topics_and_their_local_twin_read_alike(world: World, seed: int) 
         for topic in topics:
             written.check(read_all(world, topic))
     for topic in ("stored", "brief"):
-        wait_compacted(world, topic)
+        # How many segments the ranges were merged into depends on how fast they came. What stays of them does not.
+        wait_compacted(world, topic, segments_max=30)
         assert local_bases(world.data, topic)[0] > 300, "most is in the store alone"
         written.check(read_all(world, topic))
     kill_and_start(world, topics)
