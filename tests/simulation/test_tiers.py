@@ -297,7 +297,7 @@ def test_an_interrupted_deletion_of_a_topic_goes_on() -> None:
 
 @pytest.mark.slow
 def test_a_clock_that_is_wrong_by_hours_ends_no_copy_early() -> None:
-    """A copy of another node counts as abandoned by a clock that nobody sets."""
+    """A copy of another node counts as abandoned by a monotonic clock, which no administrator sets."""
     with tiers(7) as play:
         play.until(lambda: half_copied(play), "objects are there, and no record makes them readable")
         old, begun = play.leader("orders"), half_copied(play)

@@ -37,7 +37,7 @@ LEADER_S: Final = 45.0
 LIVENESS_S: Final = 120.0
 """After the faults are mended, how long the cluster may take to be whole again."""
 STORE_S: Final = LIVENESS_S + STALE_COPY_S
-"""After that, how long copies may take, and the deletion of what nobody needs."""
+"""After that, how long copies may take, and the deletion of what is not needed."""
 NEMESIS_LINES: Final = 40
 ALL: Final = -1
 

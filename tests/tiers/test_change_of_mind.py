@@ -141,7 +141,7 @@ def test_nodes_and_command_are_killed_on_the_way_under_load(tmp_path: Path) -> N
         assert sorted(found) == list(range(end)), "no offset is missing"
         assert {offset: found[offset] for offset in traffic.acknowledged} == traffic.acknowledged
         assert {offset: found[offset] for offset in traffic.seen} == traffic.seen
-        # Whoever leads next has everything, too.
+        # The next leader has everything, too.
         cluster.wait_in_sync("orders", timeout_s=WAIT_S)
         leader = cluster.leader_of("orders")
         cluster.kill(leader)

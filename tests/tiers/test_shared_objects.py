@@ -1,4 +1,4 @@
-"""Clones and deletions in any order, with a crash at any step: no hole, and no object that nobody deletes."""
+"""Clones and deletions in any order, with a crash at any step: no hole, and no object that is never deleted."""
 
 from __future__ import annotations
 
