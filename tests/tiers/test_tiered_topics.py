@@ -34,11 +34,13 @@ from tests.tiers.tiered_nodes import (
 )
 
 import strandline
+from strandline.codec.columns import records_of
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from strandline.codec.messages.record_counts_request import PartitionPositions, RecordCountsRequest, TopicPositions
 from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.free_ports import free_port
+from strandline.tiers.objects import BLOCK_BYTES
 
 RECORDS = 1500
 BEGAN_MS = 1_700_000_000_000
@@ -248,6 +250,25 @@ def filled(world: World, topic: str, *, records: int = 500, **settings: str | in
 
 def values_of(world: World, topic: str, start: int, end: int) -> list[bytes | None]:
     return [each[2] for each in read(world.log.bootstrap, topic, start, end)]
+
+
+def test_large_reads_go_over_the_blocks_of_the_cache(node: World) -> None:
+    """What is sent in views of cached blocks is what was written, also where it ends beside the edge of one."""
+    size = 3 * BLOCK_BYTES
+    node.log.create_topic("large", **settings_of_tiered(internal_segment_bytes=size, index_interval_bytes=1 << 16))
+    rng = random.Random(2)
+    values = [rng.randbytes(rng.randrange(50_000, 150_000)) for _ in range(2 * size // 100_000 + 20)]
+    fill(node.log.bootstrap, ["large"], values)
+    seam = lambda: local_bases(node.data, "large")[0]  # noqa: E731
+    with Peer(node.log.port) as peer:
+        wait_until(lambda: is_copied(node, "large", peer) and seam() > len(values) // 3, "large is copied")
+        for size_max in (BLOCK_BYTES, BLOCK_BYTES // 5, BLOCK_BYTES // 9):
+            offset, found = 0, []
+            while offset < seam():
+                records = list(records_of(fetch(peer, "large", offset, size=size_max).records))
+                found += [each.value for each in records if each.offset >= offset]
+                offset = records[-1].offset + 1
+            assert found == values[:offset], size_max
 
 
 def test_deleted_records_leave_the_store(node: World) -> None:

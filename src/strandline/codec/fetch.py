@@ -256,7 +256,7 @@ def encode_fetch_response(
     isolation_level: int = 0,
     endpoints: bytes = NO_TAGS,
     throttle_ms: int = 0,
-) -> tuple[list[bytes | R], int]:
+) -> tuple[list[bytes | memoryview | R], int]:
     """Return the body as a list of byte strings and records to be sent in between, and its size.
 
     `endpoints` is the section of tagged fields that names leaders; it is left out below version 16.
@@ -269,7 +269,7 @@ def encode_fetch_response(
     absent = (b"\x01" if flexible else b"\x00\x00\x00\x00") + replica
     between = absent if isolation_level else (b"\x00" if flexible else b"\xff\xff\xff\xff") + replica
     topics = _by_topic(results)
-    pieces: list[bytes | R] = []
+    pieces: list[bytes | memoryview | R] = []
     text: list[bytes] = [head, uvarint(len(topics) + 1) if flexible else _INT32.pack(len(topics))]
     size = 0
     for of_topic in topics:

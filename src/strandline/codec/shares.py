@@ -179,9 +179,9 @@ def encode_share_fetch(
     lock_timeout_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
     throttle_ms: int = 0,
-) -> tuple[list[bytes | R], int]:
+) -> tuple[list[bytes | memoryview | R], int]:
     """Return the body as a list of byte strings and records to be sent in between, and its size."""
-    pieces: list[bytes | R] = []
+    pieces: list[bytes | memoryview | R] = []
     size = 0
     text: list[bytes] = [
         _RESPONSE_HEAD.pack(throttle_ms, error_code),

@@ -14,18 +14,18 @@ from strandline.log.segment.time_lookup import FoundTime
 
 
 class RemoteRecords:
-    """Whole batches that were read from the store. In the place of a `LogSlice`."""
+    """Whole batches that were read from the store, in parts that may be cut anywhere. In the place of a `LogSlice`."""
 
-    __slots__ = ("aborted", "data", "size_bytes")
+    __slots__ = ("aborted", "parts", "size_bytes")
 
-    def __init__(self, data: bytes, aborted: Sequence[tuple[int, int]]) -> None:
-        self.data = data
-        self.size_bytes = len(data)
+    def __init__(self, parts: Sequence[bytes | memoryview], aborted: Sequence[tuple[int, int]] = ()) -> None:
+        self.parts = parts
+        self.size_bytes = sum(map(len, parts))
         self.aborted = aborted
         """Transactions that a read_committed reader leaves out: (producer id, first offset)."""
 
     def read(self) -> bytes:
-        return self.data
+        return b"".join(self.parts)
 
     def release(self) -> None:
         """Do nothing: no file is held."""

@@ -37,7 +37,7 @@ class SimTransport:
         self.is_refused = False
         self.held: list[bytes | None] = []
         """What was sent into a way that is cut; TCP sends it again. None is the end of the stream."""
-        self._out: deque[bytes | LogSlice] = deque()
+        self._out: deque[Piece] = deque()
         self._begun: LogSlice | None = None
         """The slice of which a part was sent: what follows may begin within a batch, where no bit may flip."""
         self._in_flight = 0
@@ -54,7 +54,7 @@ class SimTransport:
 
     @property
     def unsent_bytes(self) -> int:
-        return sum(len(piece) for piece in self._out if isinstance(piece, bytes))
+        return sum(len(piece) for piece in self._out if not isinstance(piece, LogSlice))
 
     def join(self, other: SimTransport) -> None:
         self.peer = other
@@ -82,7 +82,7 @@ class SimTransport:
     def send_pieces(self, pieces: list[Piece]) -> None:
         if self.closed:
             for piece in pieces:
-                if not isinstance(piece, bytes):
+                if isinstance(piece, LogSlice):
                     piece.release()
             return
         self._out.extend(pieces)
@@ -108,7 +108,7 @@ class SimTransport:
                     break
                 data = part
             else:
-                data = piece
+                data = bytes(piece)
                 if size > room:
                     self._out.appendleft(data[room:])
                     data = data[:room]

@@ -35,7 +35,7 @@ class FollowerTier:
 
     def read(self, offset: int, *, then: Any, **_: object) -> None:
         self.read_offsets.append(offset)
-        then(RemoteRecords(b"batch", ()), None)
+        then(RemoteRecords((b"batch",)), None)
 
 
 def answer(offset: int, tier: FollowerTier, *, committed: bool = False) -> Any:

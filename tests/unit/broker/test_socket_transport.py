@@ -153,6 +153,22 @@ def test_a_small_answer_is_one_send(wire: Wire) -> None:
     assert wire.receive(1_515) == b"head" + whole[10:510] + b"between" + whole[7_000:8_000] + b"tail"
 
 
+def test_views_of_a_cache_are_sent_without_a_copy(wire: Wire) -> None:
+    block = bytearray(random.Random(SEED).randbytes(3 * 1024 * KIB))
+    tracemalloc.start()
+    try:
+        wire.transport.send_pieces(
+            [b"head", *(memoryview(block)[n : n + 1024 * KIB] for n in range(0, len(block), 1024 * KIB))]
+        )
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < COPY_BYTES_MAX, "a view that waits was copied"
+    assert wire.transport.unsent_bytes > 2 * 1024 * KIB, "the views that wait are not counted"
+    assert wire.receive(4 + len(block)) == b"head" + block
+    assert wire.told.drained == 1
+
+
 def test_small_slices_that_are_not_taken_are_not_read(wire: Wire) -> None:
     slices = [wire.slice_of(n * 60 * KIB, 60 * KIB) for n in range(60)]
     tracemalloc.start()
@@ -184,11 +200,11 @@ def test_every_byte_once_and_in_order(file: Path, number: int) -> None:
     try:
         expected = bytearray()
         for _ in range(3):
-            pieces: list[bytes | LogSlice] = []
+            pieces: list[bytes | memoryview | LogSlice] = []
             for _ in range(rng.randrange(1, 30)):
                 if rng.random() < 0.5:
                     data = rng.randbytes(rng.choice((0, 1, 50, 100_000)))
-                    pieces.append(data)
+                    pieces.append(memoryview(data) if rng.random() < 0.3 else data)
                     expected += data
                 else:
                     size = rng.choice((1, 800, 20_000, COPY_BYTES_MAX, COPY_BYTES_MAX + 1, 500_000))

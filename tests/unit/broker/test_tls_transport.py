@@ -295,11 +295,13 @@ def test_a_slow_reader_gets_all_of_it_and_keeps_little_in_memory(
         pieces.append(rng.randbytes(rng.randrange(1, 200)))
         pieces.append(LogSlice(segment, rng.randrange(MIB), rng.randrange(1, 300 * KIB)))
     pieces.append(rng.randbytes(300 * KIB))
+    pieces.append(memoryview(rng.randbytes(300 * KIB)))
     content = path.read_bytes()
     expected = b"".join(
-        each if isinstance(each, bytes) else content[each.position : each.position + each.size_bytes] for each in pieces
+        content[each.position : each.position + each.size_bytes] if isinstance(each, LogSlice) else each
+        for each in pieces
     )
-    waiting = sum(len(each) if isinstance(each, bytes) else SLICE_OVERHEAD_BYTES for each in pieces)
+    waiting = sum(SLICE_OVERHEAD_BYTES if isinstance(each, LogSlice) else len(each) for each in pieces)
     told.transport.send_pieces(pieces)
     told.transport.send(b"the end")
     assert told.transport.is_congested

@@ -19,6 +19,7 @@ from strandline.broker.network.connection_limits import ConnectionLimits
 from strandline.broker.network.routes import Route
 from strandline.broker.network.transport import Piece, Transport
 from strandline.handlers.support.context import ClientQuota, Gate
+from strandline.log.segment.log_slice import LogSlice
 from strandline.observability.request_meter import RequestMeter
 from strandline.security.principal import ANONYMOUS_SESSION
 
@@ -493,5 +494,5 @@ class Connection:
 
 def release(answer: list[Piece]) -> None:
     for piece in answer:
-        if not isinstance(piece, bytes):
+        if isinstance(piece, LogSlice):
             piece.release()

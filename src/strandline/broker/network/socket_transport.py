@@ -243,12 +243,7 @@ class SocketTransport:
         room = COPY_BYTES_MAX if self.is_congested else GATHER_BYTES_MAX
         skipped = self._sent
         for piece in out:
-            if isinstance(piece, bytes):
-                size = len(piece) - skipped
-                if size > room and parts:
-                    break
-                parts.append(memoryview(piece)[skipped:] if skipped else piece)
-            else:
+            if isinstance(piece, LogSlice):
                 size = piece.size_bytes - skipped
                 if size > COPY_BYTES_MAX or (size > room and parts):
                     break
@@ -256,6 +251,11 @@ class SocketTransport:
                 if data is None:
                     break
                 parts.append(data)
+            else:
+                size = len(piece) - skipped
+                if size > room and parts:
+                    break
+                parts.append(memoryview(piece)[skipped:] if skipped else piece)
             skipped = 0
             room -= size
         return parts
@@ -265,22 +265,22 @@ class SocketTransport:
         sent += self._sent
         while out:
             piece = out[0]
-            if isinstance(piece, bytes):
-                size = len(piece)
-                if sent < size:
-                    break
-            else:
+            if isinstance(piece, LogSlice):
                 size = piece.size_bytes
                 if sent < size:
                     break
                 piece.release()
+            else:
+                size = len(piece)
+                if sent < size:
+                    break
             sent -= size
             out.popleft()
         self._sent = sent
 
     def _send_file(self, head: Piece) -> int:
         """Send a part of a slice; -1 if a thread must bring it into memory first."""
-        assert not isinstance(head, bytes)
+        assert isinstance(head, LogSlice)
         file = head.segment.file()
         position = head.position + self._sent
         size = min(head.size_bytes - self._sent, TURN_BYTES_MAX)
@@ -355,7 +355,7 @@ class SocketTransport:
             # The thread still reads from the first one; it is released when the thread is done.
             held = held[1:]
         for piece in held:
-            if not isinstance(piece, bytes):
+            if isinstance(piece, LogSlice):
                 piece.release()
         self._hangups.forget(self._fd)
         self._socket.close()
@@ -365,7 +365,7 @@ class SocketTransport:
 
 def held_bytes(pieces: Iterable[Piece]) -> int:
     """Return how many bytes of memory these pieces take while they wait."""
-    return sum(len(piece) if isinstance(piece, bytes) else SLICE_OVERHEAD_BYTES for piece in pieces)
+    return sum(SLICE_OVERHEAD_BYTES if isinstance(piece, LogSlice) else len(piece) for piece in pieces)
 
 
 def _read_small(piece: LogSlice, skipped: int, size: int) -> bytes | None:

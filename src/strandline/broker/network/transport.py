@@ -18,8 +18,9 @@ from strandline.log.segment.log_slice import LogSlice
 if TYPE_CHECKING:
     import ssl
 
-Piece = bytes | LogSlice
-"""A part of an answer: bytes, or batches that go from file to socket without passing through here."""
+Piece = bytes | memoryview | LogSlice
+"""A part of an answer: bytes, a view of a block in a cache, or batches that go from file to socket without passing
+through here."""
 
 
 class Transport(Protocol):

@@ -138,7 +138,7 @@ class PartitionTier:
     def read(self, offset: int, *, size_bytes_max: int, committed_only: bool, then: OnRecords) -> None:
         storage = self._storage
         if not storage.may_read():
-            then(RemoteRecords(b"", ()), None)
+            then(RemoteRecords(()), None)
             return
         reading: Coroutine[Any, Any, RemoteRecords]
         if self.follows_index and not self.partition.is_leader:

@@ -31,6 +31,8 @@ AHEAD_BYTES: Final = BLOCK_BYTES // 2
 READ_BYTES_MAX: Final = BLOCK_BYTES // 2
 BATCHES_MAX: Final = 2000
 """Bytes and batches of one read: the loop looks at each header and copies the bytes, and others wait meanwhile."""
+VIEW_BYTES_MIN: Final = BLOCK_BYTES // 8
+"""What is read of a block to be sent from it, rather than copied."""
 BATCHES_PER_TURN: Final = 1000
 """Batches that a look-up by time passes in one turn of the loop."""
 
@@ -115,16 +117,21 @@ class RemoteSegmentReader:
 
     async def span(self, position: int, length: int) -> bytes:
         """Return `length` bytes, or fewer at the end."""
+        return b"".join([part async for part in self._views(position, length)])
+
+    async def parts(self, position: int, length: int) -> list[bytes | memoryview]:
+        """Return `length` bytes, or fewer at the end, as views of the cached blocks where that pays."""
+        # A view keeps its block, also when the cache has let go of it: a slow reader of little must not hold much.
+        return [part if len(part) >= VIEW_BYTES_MIN else bytes(part) async for part in self._views(position, length)]
+
+    async def _views(self, position: int, length: int) -> AsyncIterator[memoryview]:
         end = min(position + length, self._segment.size_bytes)
-        parts = []
         while position < end:
             number, at = divmod(position, BLOCK_BYTES)
             block = await self._cache.block(self._key, self._segment, number, self._indexes)
-            # Views, so that the bytes are copied once.
             part = memoryview(block)[at : at + end - position]
-            parts.append(part)
+            yield part
             position += len(part)
-        return b"".join(parts)
 
     async def batches(self, position: int) -> AsyncIterator[RemoteBatch]:
         """Yield the headers of batches from the one at `position` on."""
@@ -195,11 +202,11 @@ async def _read_from(
         if remote.ranges is not None and remote.find(at) is None and remote.ranges.has(at):
             return await _read_ranges(remote, remote.ranges, at, size_bytes_max, committed_only=committed_only)
         segment = remote.expect(at)
-    data = await reader.span(span.position, span.size_bytes) if span.size_bytes else b""
+    parts = await reader.parts(span.position, span.size_bytes)
     reader.read_ahead(span.position + span.size_bytes, span.size_bytes)
-    if not committed_only or not data:
-        return RemoteRecords(data, ())
-    return RemoteRecords(data, await aborted_among(remote, cache, segment, offset, span.next_offset))
+    if not committed_only or not parts:
+        return RemoteRecords(parts)
+    return RemoteRecords(parts, await aborted_among(remote, cache, segment, offset, span.next_offset))
 
 
 class _Span(NamedTuple):
@@ -253,10 +260,10 @@ def _read_local(partition: Partition, offset: int, size_bytes_max: int, *, commi
         may_block=True,
     )
     if records is None:
-        return RemoteRecords(b"", ())
+        return RemoteRecords(())
     try:
         aborted = aborted_in(partition.log, records, offset, may_block=True) if committed_only else []
-        return RemoteRecords(records.read(), aborted)
+        return RemoteRecords((records.read(),), aborted)
     finally:
         records.release()
 
@@ -272,9 +279,9 @@ async def _read_ranges(
     aborted = ranges.aborted_from(offset)
     data, end_offset = await ranges.read(offset, size_bytes_max=size_bytes_max, limit_offset=limit_offset)
     if not committed_only or not data:
-        return RemoteRecords(data, ())
+        return RemoteRecords((data,))
     found = {(each.producer_id, each.first_offset) for each in aborted if each.first_offset < end_offset}
-    return RemoteRecords(data, sorted(found, key=lambda each: each[1]))
+    return RemoteRecords((data,), sorted(found, key=lambda each: each[1]))
 
 
 async def aborted_among(

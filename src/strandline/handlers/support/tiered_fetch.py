@@ -112,7 +112,7 @@ class TieredReads:
 
     def without_records(self, pieces: list[Any]) -> list[Any]:
         """Return pieces of a response with bytes in the place of records of the store."""
-        return [piece.data if isinstance(piece, RemoteRecords) else piece for piece in pieces]
+        return [part for piece in pieces for part in (piece.parts if isinstance(piece, RemoteRecords) else (piece,))]
 
     def _on_records(
         self, place: tuple[EntryKey, int], records: RemoteRecords | None, error: BaseException | None

@@ -370,23 +370,23 @@ class TlsTransport:
         room = CHUNK_BYTES_MAX
         while out and room > 0:
             piece = out[0]
-            whole = len(piece) if isinstance(piece, bytes) else piece.size_bytes
+            whole = piece.size_bytes if isinstance(piece, LogSlice) else len(piece)
             size = min(whole - self._sent, room)
-            if isinstance(piece, bytes):
-                parts.append(piece if size == whole else memoryview(piece)[self._sent : self._sent + size])
-            else:
+            if isinstance(piece, LogSlice):
                 data = _read_nowait(piece, self._sent, size)
                 if data is None:
                     if not parts:
                         self._fill(piece, size)
                     break
                 parts.append(data)
+            else:
+                parts.append(piece if size == whole else memoryview(piece)[self._sent : self._sent + size])
             room -= size
             self._sent += size
             if self._sent == whole:
                 self._sent = 0
                 out.popleft()
-                if not isinstance(piece, bytes):
+                if isinstance(piece, LogSlice):
                     piece.release()
         if not parts:
             return None
