@@ -51,7 +51,7 @@ from strandline.errors import ErrorCode
 HOST: Final = "127.0.0.1"
 PRODUCE: Final = 0, 3, 12
 RECORD_BYTES: Final = 200
-RECORDS_PER_FETCH: Final = 3
+RECORDS_PER_FETCH_MAX: Final = 100
 EMPTY_FETCH_S: Final = 0.1
 """The time that a fetch waits which finds nothing."""
 BEHIND: Final = 500
@@ -204,7 +204,9 @@ class SimulatedCluster:
             for each in told.partitions:
                 end = self.end(topic, each.partition)
                 records = b""
-                for offset in range(each.fetch_offset, min(end, each.fetch_offset + RECORDS_PER_FETCH)):
+                for offset in range(each.fetch_offset, min(end, each.fetch_offset + RECORDS_PER_FETCH_MAX)):
+                    if len(records) >= each.partition_max_bytes:
+                        break
                     value = b'{"order": %d, "amount": %d, "note": "%s"}' % (offset, offset % 977, b"x" * 120)
                     at_ms = self._began_ms - 1000 * (end - offset)
                     record = Record(offset, at_ms, b"key-%d" % (offset % 100), value, ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,17 +13,29 @@ from tests.console.asgi_browser import AsgiBrowser
 from tests.console.conftest import MakeConsole
 
 from strandline.cli.common.partition_places import brokers_of, leaders_of, offsets_of, places_of
+from strandline.cli.common.positions import Earliest, Latest, Position
 from strandline.cli.group.offsets import committed_by_group
+from strandline.cli.records.record import ReadRecord
 from strandline.client.cluster_client import EARLIEST, LATEST, ClientSettings, ClusterClient
-from strandline.client.metadata_walk import walk_metadata
+from strandline.client.connection import BrokerConnection
+from strandline.client.large_answers import walk_metadata, walk_offsets
+from strandline.codec.message import Message
 from strandline.codec.message_codec import encode
+from strandline.codec.messages.fetch_request import FetchRequest
+from strandline.codec.messages.list_offsets_response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from strandline.codec.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from strandline.console.reading import record_merge
 from strandline.console.reading.cluster_metadata import read_metadata
+from strandline.console.reading.record_merge import RecordsAsked, read_records
 from strandline.console.reading.user_cluster import ClusterUser, cluster_of
 from strandline.errors import MalformedMessage
 
@@ -57,6 +70,17 @@ def test_a_walked_answer_says_what_a_decoded_one_says(version: int) -> None:
             list(walk_metadata(memoryview(body[:end]), 4, version).topics)
 
 
+@pytest.mark.parametrize("version", range(ListOffsetsResponse.VERSION_MIN, ListOffsetsResponse.VERSION_MAX + 1))
+def test_walked_offsets_are_those_of_a_decoded_answer(version: int) -> None:
+    partitions = [ListOffsetsPartitionResponse(each, 0, -1, 1000 + each) for each in range(3)]
+    topics = [ListOffsetsTopicResponse(name, partitions) for name in ("a", "b")]
+    body = b"head" + encode(ListOffsetsResponse(topics=topics), version)
+    assert list(walk_offsets(memoryview(body), 4, version)) == topics
+    for end in range(4, len(body) - 9):
+        with pytest.raises(MalformedMessage):
+            list(walk_offsets(memoryview(body[:end]), 4, version))
+
+
 def test_our_own_client_finds_leaders_offsets_and_positions() -> None:
     with simulated(*SMALL) as bootstrap:
         cluster = cluster_of(bootstrap, ClusterUser())
@@ -80,6 +104,34 @@ def test_our_own_client_finds_leaders_offsets_and_positions() -> None:
         assert found["never"] == {}
         behind = found["readers-0001"]["team-07.orders.v0007", 3].offset
         assert behind == 8_003 - 500
+
+
+def test_partitions_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Message] = []
+    send = BrokerConnection.send
+
+    def counted(connection: BrokerConnection, request: Message, version: int) -> None:
+        sent.append(request)
+        send(connection, request, version)
+
+    monkeypatch.setattr(BrokerConnection, "send", counted)
+
+    def read(begin: Position) -> tuple[list[ReadRecord], int]:
+        sent.clear()
+        found = read_records(client, RecordsAsked("team-03.orders.v0003", 50, begin), time.monotonic)
+        return [each.record for each in found.records], sum(isinstance(each, FetchRequest) for each in sent)
+
+    with simulated("--topics", "30", "--partitions", "48", "--groups", "1") as bootstrap:
+        client = ClusterClient(ClientSettings.within(bootstrap, "test", 60.0))
+        together = {begin: read(begin) for begin in (Latest(), Earliest())}
+        monkeypatch.setattr(record_merge, "begin_together", lambda client, starts: None)
+        for begin, (records, fetches) in together.items():
+            alone, fetches_alone = read(begin)
+            assert len(records) == 50
+            assert records == alone
+            # There are six brokers. Once around, or twice, is enough.
+            assert fetches <= 12 < 48 <= fetches_alone
+        client.close()
 
 
 @pytest.mark.slow

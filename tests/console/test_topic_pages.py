@@ -200,6 +200,35 @@ async def test_a_transaction_is_open_then_committed_or_aborted(browser: AsgiBrow
     producers[0].abort_transaction()
 
 
+@pytest.mark.parametrize("begin", ["", "?from=oldest"])
+async def test_transactions_of_partitions_that_are_read_together(
+    browser: AsgiBrowser, broker: EmbeddedBroker, begin: str
+) -> None:
+    topic = f"many-{begin[-6:]}".rstrip("-")
+    make_topic(broker.client_config, topic, 8)
+    producer = Producer(broker.client_config | {"transactional.id": topic})
+    producer.init_transactions()
+    for state in ("aborted", "committed", "aborted", "open"):
+        producer.begin_transaction()
+        for partition in range(8):
+            for number in range(3):
+                producer.produce(topic, f"{state} {number}".encode(), partition=partition)
+        producer.flush()
+        if state == "committed":
+            producer.commit_transaction()
+        elif state == "aborted":
+            producer.abort_transaction()
+
+    def is_told(answer: Answer) -> bool:
+        found = [(each["value"]["text"].split()[0], each["state"]) for each in answer.json["records"]]
+        # Markers are written behind the answer to the producer, so that the last ones may be missing for a moment.
+        return len(found) == 96 and all(said == state for said, state in found)
+
+    count = f"{begin}&count=100" if begin else "?count=100"
+    await browser.until(f"{API}/topics/{topic}{count}", is_told)
+    producer.abort_transaction()
+
+
 async def test_live_records_go_on_behind_the_last_id(browser: AsgiBrowser, broker: EmbeddedBroker) -> None:
     make_topic(broker.client_config, "flow", 2)
     produced(broker, "flow", {"value": "before", "partition": 0})

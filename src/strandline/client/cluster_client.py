@@ -17,11 +17,10 @@ from uuid import UUID
 from strandline.client.addresses import parse_address
 from strandline.client.connection import BrokerConnection, NotKafka
 from strandline.client.failures import ClientFailed, ClusterFailed, DeadlinePassed, TopicMissing
-from strandline.client.metadata_walk import walk_metadata
+from strandline.client.large_answers import walk_metadata, walk_offsets
 from strandline.client.security import PLAINTEXT, ClientSecurity, LoginRefused, NotAdmitted, security_of
 from strandline.codec.message import Message
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.errors import Disconnected, ErrorCode, TimedOut, UnsupportedVersion, named
 from strandline.ids import ZERO_UUID, TopicPartition
@@ -120,11 +119,39 @@ class ClusterClient:
     def read_any(self, request: Message, read: Callable[[memoryview, int, int], T]) -> T:
         """What `read` makes of the answer of the first broker that gives one, as `BrokerConnection.receive_read`."""
 
-        def ask(address: tuple[str, int]) -> T:
-            with self._dropped_on_failure(address):
-                return self.connection(address).ask_read(request, read)
+        return self._first(lambda address: self.read_at(address, request, read))
 
-        return self._first(ask)
+    def read_at(self, address: tuple[str, int], request: Message, read: Callable[[memoryview, int, int], T]) -> T:
+        """Return what `read` makes of the answer of one broker, as `BrokerConnection.receive_read`."""
+        with self._dropped_on_failure(address):
+            return self.connection(address).ask_read(request, read)
+
+    def read_each(
+        self,
+        asked: Mapping[tuple[str, int], Message],
+        read: Callable[[memoryview, int, int], T],
+        *,
+        version_max: int | None = None,
+    ) -> dict[tuple[str, int], T | Disconnected | TimedOut]:
+        """Ask several brokers side by side, and return what `read` makes of each answer, or how its broker failed."""
+        found: dict[tuple[str, int], T | Disconnected | TimedOut] = {}
+        sent: list[tuple[tuple[str, int], BrokerConnection]] = []
+        for address, request in asked.items():
+            try:
+                with self._dropped_on_failure(address):
+                    connection = self.connection(address)
+                    connection.send(request, connection.version_for(type(request), version_max=version_max))
+                    sent.append((address, connection))
+            except (Disconnected, TimedOut) as error:
+                found[address] = error
+        # If `read` raises, the answers that were not read are noticed when their connections are used again.
+        for address, connection in sent:
+            try:
+                with self._dropped_on_failure(address):
+                    found[address] = connection.receive_read(read)
+            except (Disconnected, TimedOut) as error:
+                found[address] = error
+        return found
 
     def _first(self, ask: Callable[[tuple[str, int]], T]) -> T:
         failure: Disconnected | TimedOut | None = None
@@ -295,9 +322,16 @@ class ClusterClient:
                 if partition not in found:
                     by_leader.setdefault(self.leader_of(partition)[0], []).append(partition)
             try:
-                for leader, partitions in by_leader.items():
-                    asked = {partition: wanted[partition] for partition in partitions}
-                    found.update(self._list_at(leader, asked, isolation_level))
+                asked = {
+                    self.address_of(leader): self._offsets_request(
+                        {partition: wanted[partition] for partition in partitions}, isolation_level
+                    )
+                    for leader, partitions in by_leader.items()
+                }
+                for answer in self.read_each(asked, _offsets_told).values():
+                    if isinstance(answer, Disconnected | TimedOut):
+                        raise answer
+                    found.update(answer)
             except (Disconnected, TimedOut):
                 self._forget_all(wanted)
                 raise
@@ -312,30 +346,31 @@ class ClusterClient:
         for topic in dict.fromkeys(partition.topic for partition in partitions):
             self.forget(topic)
 
-    def _list_at(
-        self, leader: int, wanted: Mapping[TopicPartition, int], isolation_level: int
-    ) -> dict[TopicPartition, int]:
+    def _offsets_request(self, wanted: Mapping[TopicPartition, int], isolation_level: int) -> ListOffsetsRequest:
         topics: dict[str, ListOffsetsTopic] = {}
         for (topic, index), timestamp in wanted.items():
             asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp)
             topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions.append(asked)
-        request = ListOffsetsRequest(
+        return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation_level,
             topics=list(topics.values()),
             timeout_ms=int(self.settings.request_timeout_s * 1000),
         )
-        answer = self.ask_broker(leader, request, ListOffsetsResponse)
-        found = {}
-        for topic_told in answer.topics:
-            for told in topic_told.partitions:
-                partition = TopicPartition(topic_told.name, told.partition_index)
-                code = named(told.error_code)
-                if code == ErrorCode.NONE:
-                    found[partition] = told.offset
-                elif code not in PASSING:
-                    raise ClusterFailed(f"the offsets of {partition} cannot be read: {code.name}")
-        return found
+
+
+def _offsets_told(view: memoryview, at: int, version: int) -> dict[TopicPartition, int]:
+    """Return the offsets of an answer, without those of partitions whose leaders have moved."""
+    found = {}
+    for topic in walk_offsets(view, at, version):
+        for told in topic.partitions:
+            partition = TopicPartition(topic.name, told.partition_index)
+            code = named(told.error_code)
+            if code == ErrorCode.NONE:
+                found[partition] = told.offset
+            elif code not in PASSING:
+                raise ClusterFailed(f"the offsets of {partition} cannot be read: {code.name}")
+    return found
 
 
 def check_login(bootstrap: str, security: ClientSecurity, *, client_id: str, timeout_s: float) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Final
@@ -30,7 +30,9 @@ from strandline.client.cluster_client import (
 from strandline.client.connection import BrokerConnection
 from strandline.client.failures import ClusterFailed, DataLost, TopicMissing
 from strandline.codec.fetched_records import FetchedRecords
+from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from strandline.codec.messages.fetch_response import FetchResponse
 from strandline.errors import (
     CorruptBatch,
     Disconnected,
@@ -105,10 +107,71 @@ def read_range(
         ) from error
 
 
+def fetch_beginnings(
+    client: ClusterClient, topic: str, topic_id: UUID, starts: Mapping[int, int], settings: FetchSettings
+) -> dict[int, FetchedRecords]:
+    """Return the first answers from an offset of each partition on, with one request to each leader, side by side.
+
+    A partition of which no records came is left out, for whatever reason: a `PartitionFetcher` of its own finds it.
+    """
+    asked: dict[tuple[str, int], list[FetchPartition]] = {}
+    try:
+        for partition, offset in starts.items():
+            leader, _ = client.leader_of(TopicPartition(topic, partition), topic_id=topic_id)
+            one = FetchPartition(
+                partition=partition, fetch_offset=offset, partition_max_bytes=settings.partition_bytes_max
+            )
+            asked.setdefault(client.address_of(leader), []).append(one)
+    except (Disconnected, TimedOut, TopicMissing):
+        return {}
+    requests = {
+        address: FetchRequest(
+            max_wait_ms=settings.wait_ms_max,
+            min_bytes=1,
+            max_bytes=sum(each.partition_max_bytes for each in partitions),
+            isolation_level=settings.isolation_level,
+            topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)],
+        )
+        for address, partitions in asked.items()
+    }
+    found: dict[int, FetchedRecords] = {}
+    for answer in client.read_each(
+        requests, _beginnings_told, version_max=None if has_id(topic_id) else _NAMES_UP_TO
+    ).values():
+        if not isinstance(answer, Disconnected | TimedOut):
+            found.update(answer)
+    return found
+
+
+def _beginnings_told(view: memoryview, at: int, version: int) -> dict[int, FetchedRecords]:
+    told = decode_exact(FetchResponse, version, view, at)
+    return {
+        each.partition_index: FetchedRecords(
+            told.throttle_time_ms,
+            each.error_code,
+            True,
+            each.high_watermark,
+            each.last_stable_offset,
+            [(one.producer_id, one.first_offset) for one in each.aborted_transactions or ()],
+            memoryview(each.records),
+        )
+        for topic in told.responses
+        for each in topic.partitions
+        if not told.error_code and not each.error_code and each.records
+    }
+
+
 class PartitionFetcher:
     def __init__(
-        self, client: ClusterClient, offsets: OffsetRange, settings: FetchSettings, *, asks_ahead: bool = True
+        self,
+        client: ClusterClient,
+        offsets: OffsetRange,
+        settings: FetchSettings,
+        *,
+        asks_ahead: bool = True,
+        beginning: FetchedRecords | None = None,
     ) -> None:
+        """`beginning` is an answer of `fetch_beginnings` for the start of the range."""
         self._client = client
         self._asks_ahead = asks_ahead
         self._range = offsets
@@ -117,6 +180,7 @@ class PartitionFetcher:
         self.bytes_per_offset = 0.0
         """Of the last answer, as its batches lie in the log."""
         self._asked: tuple[tuple[str, int], BrokerConnection] | None = None
+        self._beginning = beginning
         self._progress_at = time.monotonic()
 
     def answers(self) -> Iterator[tuple[int, FetchedRecords]]:
@@ -159,6 +223,9 @@ class PartitionFetcher:
 
     def _next(self) -> tuple[str, FetchedRecords | None]:
         """The next answer without an error, or what was heard instead."""
+        if self._beginning is not None:
+            beginning, self._beginning = self._beginning, None
+            return "no records", beginning
         try:
             if self._asked is None:
                 self._ask()

@@ -7,7 +7,7 @@ of 100,000 partitions, and a future for each offset. Without a login of ours the
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -17,10 +17,9 @@ from strandline.cli.common.conversation import is_spoken
 from strandline.cli.common.failures import SECURITY_HINT, CommandFailed, no_answer
 from strandline.client.cluster_client import READ_UNCOMMITTED, ClientSettings, ClusterClient
 from strandline.client.failures import ClusterFailed, DeadlinePassed
-from strandline.client.metadata_walk import walk_metadata
+from strandline.client.large_answers import walk_metadata, walk_offsets
 from strandline.client.security import NotAdmitted
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.metadata_response import MetadataResponseTopic
 from strandline.errors import Disconnected, ErrorCode, TimedOut, named
@@ -79,6 +78,13 @@ class _Leaders(NamedTuple):
     topics: dict[str, dict[int, int]]
     """The leader of each partition, -1 for none. Topics that cannot be described are left out."""
 
+    def by_place(self) -> dict[Place, BrokerAddress | None]:
+        return {
+            (name, index): self.brokers.get(leader)
+            for name, leaders in self.topics.items()
+            for index, leader in leaders.items()
+        }
+
 
 def brokers_of(cluster: Cluster) -> list[BrokerAddress]:
     """Return the brokers that are up, by their ids."""
@@ -87,12 +93,7 @@ def brokers_of(cluster: Cluster) -> list[BrokerAddress]:
 
 def leaders_of(cluster: Cluster, topics: Collection[str] | None = None) -> dict[Place, BrokerAddress | None]:
     """Return the broker that leads each partition of these topics, or of all; None where there is none."""
-    found = _look(cluster, topics)
-    return {
-        (name, index): found.brokers.get(leader)
-        for name, leaders in found.topics.items()
-        for index, leader in leaders.items()
-    }
+    return _look(cluster, topics).by_place()
 
 
 def places_of(cluster: Cluster) -> ClusterPlaces:
@@ -151,11 +152,17 @@ def _read_leaders(client: ClusterClient, topics: Collection[str] | None) -> _Lea
 
 
 def offsets_of(
-    cluster: Cluster, places: Iterable[Place], timestamp: int, isolation: int = READ_UNCOMMITTED
+    cluster: Cluster,
+    places: Iterable[Place],
+    timestamp: int,
+    isolation: int = READ_UNCOMMITTED,
+    *,
+    leaders: Mapping[Place, BrokerAddress | None] | None = None,
 ) -> dict[Place, int | None]:
     """Return the offset of each place at a timestamp, or at the numbers that stand for the ends of a log.
 
-    It is None where there is no leader, its log failed, or the topic is gone. Our own client must be able to log in.
+    It is None where there is no leader, its log failed, or the topic is gone. `leaders` are those of a look just
+    before; they are looked up again where they have moved. Our own client must be able to log in.
     """
     found: dict[Place, int | None] = dict.fromkeys(places)
     left = list(found)
@@ -166,12 +173,16 @@ def offsets_of(
             if attempt:
                 # Nothing tells when another leader is known.
                 time.sleep(_PAUSE_S)
-            left = _ask_leaders(client, left, found, timestamp, isolation, is_last=attempt == _ATTEMPTS - 1)
+            if attempt or leaders is None:
+                names = {topic for topic, _ in left}
+                leaders = client.retried("read the metadata", lambda: _read_leaders(client, names)).by_place()  # noqa: B023
+            left = _ask_leaders(client, leaders, left, found, timestamp, isolation, is_last=attempt == _ATTEMPTS - 1)
     return found
 
 
 def _ask_leaders(
     client: ClusterClient,
+    leaders: Mapping[Place, BrokerAddress | None],
     left: list[Place],
     found: dict[Place, int | None],
     timestamp: int,
@@ -179,17 +190,14 @@ def _ask_leaders(
     *,
     is_last: bool,
 ) -> list[Place]:
-    """Ask each leader once, and return the places whose leader has moved or did not answer."""
-    names = {topic for topic, _ in left}
-    known = client.retried("read the metadata", lambda: _read_leaders(client, names))
-    led: dict[int, dict[str, list[int]]] = {}
+    """Ask all leaders once, side by side, and return the places whose leader has moved or did not answer."""
+    led: dict[BrokerAddress, dict[str, list[int]]] = {}
     for topic, partition in left:
-        leader = known.topics.get(topic, {}).get(partition, -1)
-        if leader in known.brokers:
+        leader = leaders.get((topic, partition))
+        if leader is not None:
             led.setdefault(leader, {}).setdefault(topic, []).append(partition)
-    again: list[Place] = []
-    for leader, topics in led.items():
-        request = ListOffsetsRequest(
+    requests = {
+        (leader.host, leader.port): ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation,
             topics=[
@@ -198,15 +206,12 @@ def _ask_leaders(
             ],
             timeout_ms=int(client.settings.request_timeout_s * 1000),
         )
-        address = known.brokers[leader].host, known.brokers[leader].port
-        try:
-            answer = client.ask_at(address, request, ListOffsetsResponse)
-        except (Disconnected, TimedOut):
-            if is_last:
-                raise
-            again.extend((name, each) for name, partitions in topics.items() for each in partitions)
-            continue
-        for told in answer.topics:
+        for leader, topics in led.items()
+    }
+    again: list[Place] = []
+
+    def take(view: memoryview, at: int, version: int) -> None:
+        for told in walk_offsets(view, at, version):
             for each in told.partitions:
                 code = named(each.error_code)
                 if code == ErrorCode.NONE:
@@ -215,6 +220,14 @@ def _ask_leaders(
                     again.append((told.name, each.partition_index))
                 else:
                     raise CommandFailed(f"cannot read offsets of {told.name}-{each.partition_index}: {code.name}")
+
+    for address, failure in client.read_each(requests, take).items():
+        if failure is not None:
+            if is_last:
+                raise failure
+            again.extend(
+                (told.name, each.partition_index) for told in requests[address].topics for each in told.partitions
+            )
     return again
 
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from strandline.cli.common.client import Cluster, admin_api
@@ -177,8 +178,8 @@ class LagReading:
         places = sorted({place for each in seen for place in each.places if place[0] in existing})
         spec_of = admin_api().OffsetSpec
         # Starts first: a log that is trimmed in between must not seem to begin behind its end.
-        starts = look_up_offsets(self._cluster, self._admin, places, spec_of.earliest())
-        ends = look_up_offsets(self._cluster, self._admin, places, spec_of.latest())
+        look_up = partial(look_up_offsets, self._cluster, self._admin, places, leaders=self._leaders)
+        starts, ends = look_up(spec_of.earliest()), look_up(spec_of.latest())
         ranges: dict[Place, tuple[int, int]] = {}
         for place in places:
             start, end = starts[place], ends[place]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.conversation import converse, is_spoken
 from strandline.cli.common.failures import NotFound, topic_not_found
-from strandline.cli.common.partition_places import offsets_of
+from strandline.cli.common.partition_places import BrokerAddress, offsets_of
 from strandline.cli.common.plain_words import count
 from strandline.cli.config.access import known_topics
 from strandline.client.cluster_client import READ_UNCOMMITTED
@@ -69,14 +69,24 @@ def offset_ranges(cluster: Cluster, admin: Any, topics: Iterable[Any]) -> dict[t
 
 
 def look_up_offsets(
-    cluster: Cluster, admin: Any, places: list[tuple[str, int]], spec: Any, **options: Any
+    cluster: Cluster,
+    admin: Any,
+    places: list[tuple[str, int]],
+    spec: Any,
+    *,
+    leaders: Mapping[tuple[str, int], BrokerAddress | None] | None = None,
+    **options: Any,
 ) -> dict[tuple[str, int], int | None]:
-    """Return the offset of each partition that `spec` asks for; None if it has no leader, or its log failed."""
+    """Return the offset of each partition that `spec` asks for; None if it has no leader, or its log failed.
+
+    `leaders` are those of a look just before, which saves another one.
+    """
     if not places:
         return {}
     if is_spoken(cluster):
         isolation = options.get("isolation_level")
-        return offsets_of(cluster, places, spec._value, READ_UNCOMMITTED if isolation is None else isolation.value)
+        level = READ_UNCOMMITTED if isolation is None else isolation.value
+        return offsets_of(cluster, places, spec._value, level, leaders=leaders)
     kafka = kafka_api()
     found: dict[tuple[str, int], int | None] = {}
     wanted = {kafka.TopicPartition(topic, partition): spec for topic, partition in places}

@@ -125,7 +125,7 @@ def fence(cluster: Cluster, transaction: TransactionState) -> int:
 
 
 def look_at(cluster: Cluster, there: PartitionsOfCluster, place: Place) -> list[Holder]:
-    if there.leaders[place] not in there.brokers:
+    if there.leaders[place] is None:
         raise Unreachable(f"{place[0]}-{place[1]} has no leader", hint="`strandline cluster health`")
     return read_holders(cluster, there, [place]).get(place, [])
 
@@ -180,7 +180,8 @@ def write_marker(cluster: Cluster, there: PartitionsOfCluster, place: Place, hol
             )
         ]
     )
-    broker = there.brokers[there.leaders[place]]
+    broker = there.leaders[place]
+    assert broker is not None, "its holders were asked of a leader"
     with Conversation(broker.host, broker.port, cluster.timeout_s, cluster.security) as conversation:
         answer = conversation.ask(request, WriteTxnMarkersResponse)
     if answer is None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.conversation import Conversation, error_name
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed, topic_not_found
-from strandline.cli.common.partition_places import BrokerAddress, brokers_of, leaders_of
+from strandline.cli.common.partition_places import BrokerAddress, leaders_of
 from strandline.cli.common.record_times import RecordTimes
 from strandline.cli.group.state import Place
 from strandline.cli.topic.topics import look_up_offsets
@@ -32,12 +33,9 @@ class PartitionsOfCluster:
     """Which partitions there are, and who leads them, as one look at the metadata shows it."""
 
     def __init__(self, cluster: Cluster) -> None:
-        leaders = leaders_of(cluster)
-        self.brokers: dict[int, BrokerAddress] = {each.id: each for each in brokers_of(cluster)}
-        self.leaders: dict[Place, int] = {
-            place: -1 if broker is None else broker.id for place, broker in leaders.items()
-        }
-        self.topics: frozenset[str] = frozenset(name for name, _ in leaders)
+        self.leaders: dict[Place, BrokerAddress | None] = leaders_of(cluster)
+        """None where there is no leader."""
+        self.topics: frozenset[str] = frozenset(name for name, _ in self.leaders)
 
     def named(self, text: str) -> list[Place]:
         """`orders` is all its partitions; `orders-3`, where no topic is called that, is the fourth one."""
@@ -89,11 +87,13 @@ def read_holds(
 def _looked(cluster: Cluster, admin: Any, there: PartitionsOfCluster, places: Sequence[Place]) -> Iterator[Hold]:
     spec_of, isolation = admin_api().OffsetSpec, kafka_api().IsolationLevel
     # High watermarks first: then whatever is below the one and above the other was held back when we looked.
-    led = [place for place in places if _leader(there, place) is not None]
-    ends = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_UNCOMMITTED)
-    stable = look_up_offsets(cluster, admin, led, spec_of.latest(), isolation_level=isolation.READ_COMMITTED)
+    led = [place for place in places if there.leaders.get(place) is not None]
+    look_up = partial(look_up_offsets, cluster, admin, led, spec_of.latest(), leaders=there.leaders)
+    ends = look_up(isolation_level=isolation.READ_UNCOMMITTED)
+    stable = look_up(isolation_level=isolation.READ_COMMITTED)
     for place in places:
-        yield Hold(*place, _leader(there, place), ends.get(place), stable.get(place))
+        leader = there.leaders.get(place)
+        yield Hold(*place, None if leader is None else leader.id, ends.get(place), stable.get(place))
 
 
 def read_holders(
@@ -118,14 +118,13 @@ def read_holders(
 
 def read_open_producers(cluster: Cluster, there: PartitionsOfCluster, places: Sequence[Place]) -> OpenByPlace:
     """Asked of the leader of each partition; one that has none is left out."""
-    led_by: dict[int, dict[str, list[int]]] = {}
+    led_by: dict[BrokerAddress, dict[str, list[int]]] = {}
     for topic, partition in places:
-        leader = _leader(there, (topic, partition))
+        leader = there.leaders.get((topic, partition))
         if leader is not None:
             led_by.setdefault(leader, {}).setdefault(topic, []).append(partition)
     opened: OpenByPlace = {}
-    for leader, topics in led_by.items():
-        broker = there.brokers[leader]
+    for broker, topics in led_by.items():
         request = DescribeProducersRequest(
             topics=[TopicRequest(name=name, partition_indexes=partitions) for name, partitions in topics.items()]
         )
@@ -137,7 +136,7 @@ def read_open_producers(cluster: Cluster, there: PartitionsOfCluster, places: Se
             for each in told.partitions:
                 if each.error_code:
                     raise CommandFailed(
-                        f"node {leader} does not tell the producers of {told.name}-{each.partition_index}: "
+                        f"node {broker.id} does not tell the producers of {told.name}-{each.partition_index}: "
                         f"{error_name(each.error_code)}",
                         hint="leadership may have moved: try again",
                     )
@@ -172,11 +171,6 @@ def _is_doubtful(holder: Holder) -> bool:
 def _is_among(producer: OpenProducer, others: Iterable[OpenProducer]) -> bool:
     known = producer.producer_id, producer.start_offset
     return any((each.producer_id, each.start_offset) == known for each in others)
-
-
-def _leader(there: PartitionsOfCluster, place: Place) -> int | None:
-    leader = there.leaders.get(place, -1)
-    return leader if leader in there.brokers else None
 
 
 def _with_times(cluster: Cluster, holds: Iterable[Hold]) -> list[Hold]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.cli.cluster.state import BrokerState, ClusterState, PartitionState
 from strandline.client.cluster_client import ClusterClient
-from strandline.client.metadata_walk import walk_metadata
+from strandline.client.large_answers import walk_metadata
 from strandline.codec.messages.metadata_request import MetadataRequest
 from strandline.codec.messages.metadata_response import MetadataResponseTopic
 

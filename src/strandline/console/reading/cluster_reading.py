@@ -13,11 +13,11 @@ from strandline.cli.cluster.reading import completed
 from strandline.cli.cluster.state import ClusterState, DiskState, PartitionState
 from strandline.cli.doctor.findings import Finding
 from strandline.client.cluster_client import LATEST, READ_UNCOMMITTED, ClusterClient
+from strandline.client.large_answers import walk_offsets
 from strandline.codec.message import Message
 from strandline.codec.messages.describe_log_dirs_request import DescribeLogDirsRequest
 from strandline.codec.messages.describe_log_dirs_response import DescribeLogDirsResponse
 from strandline.codec.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from strandline.codec.messages.list_offsets_response import ListOffsetsResponse
 from strandline.codec.messages.metrics_history_request import MetricsHistoryRequest
 from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.reading.cluster_metadata import ClusterMetadata, read_metadata
@@ -256,13 +256,13 @@ def _read_disks(client: ClusterClient, metadata: ClusterMetadata, moving: frozen
 
 
 def _ends(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:
-    """Ask each leader once. A partition without a leader, or whose leader has just moved, is left out."""
+    """Ask all leaders once, side by side. A partition without a leader, or whose leader has just moved, is left out."""
     by_leader: dict[int, dict[str, list[PartitionState]]] = {}
     for topic in metadata.topics.values():
         for each in topic.partitions:
             if each.leader is not None:
                 by_leader.setdefault(each.leader, {}).setdefault(topic.name, []).append(each)
-    found: dict[str, int] = {}
+    requests: dict[tuple[str, int], Message] = {}
     for leader, topics in by_leader.items():
         address = metadata.address(leader)
         if address is None:
@@ -273,8 +273,15 @@ def _ends(client: ClusterClient, metadata: ClusterMetadata) -> dict[str, int]:
             )
             for name, some in topics.items()
         ]
-        request = ListOffsetsRequest(replica_id=-1, isolation_level=READ_UNCOMMITTED, topics=asked)
-        for told in client.ask_at(address, request, ListOffsetsResponse).topics:
+        requests[address] = ListOffsetsRequest(replica_id=-1, isolation_level=READ_UNCOMMITTED, topics=asked)
+    found: dict[str, int] = {}
+
+    def add(view: memoryview, at: int, version: int) -> None:
+        for told in walk_offsets(view, at, version):
             ends = [each.offset for each in told.partitions if named(each.error_code) is ErrorCode.NONE]
             found[told.name] = found.get(told.name, 0) + sum(ends)
+
+    for failure in client.read_each(requests, add).values():
+        if failure is not None:
+            raise failure
     return found

@@ -14,7 +14,16 @@ from typing import Final
 from strandline.cli.common.positions import Earliest, Latest, Position, TimePosition, start_offset
 from strandline.client.cluster_client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, ClusterClient
 from strandline.client.failures import TopicMissing
-from strandline.console.reading.record_spans import ABORTED, OPEN, FoundRecord, PartitionBounds, ReadLimits, SpanReader
+from strandline.console.reading.record_spans import (
+    ABORTED,
+    FETCH_BYTES_MIN,
+    OPEN,
+    FoundRecord,
+    PartitionBounds,
+    ReadLimits,
+    SpanReader,
+    begin_together,
+)
 from strandline.ids import TopicPartition
 
 RECORDS_LOOKED_AT_MAX: Final = 100_000
@@ -105,7 +114,7 @@ def read_records(
         else:
             first = begins[partition] if mark is None else max(each.start, mark)
             sources.append(_Forward(reader, first, each.end, takes))
-    records = _merged(sources, asked.count, limits, is_backward=is_backward)
+    records = _merged(client, sources, asked.count, limits, is_backward=is_backward)
     marks = {each.partition: mark for each in sources if (mark := each.mark()) is not None}
     return RecordsRead(
         records,
@@ -146,7 +155,7 @@ class _Source:
     """One partition of a merge: records that were read and not yet given out, and the span that is not yet read."""
 
     def __init__(self, reader: SpanReader, first: int, end: int, takes: Wanted) -> None:
-        self._reader = reader
+        self.reader = reader
         self._takes = takes
         self.first = first
         self.end = end
@@ -154,7 +163,7 @@ class _Source:
 
     @property
     def partition(self) -> int:
-        return self._reader.bounds.partition
+        return self.reader.bounds.partition
 
     @property
     def is_read(self) -> bool:
@@ -164,24 +173,42 @@ class _Source:
     def is_over(self) -> bool:
         return self.is_read and not self.buffer
 
-    def fill(self, limits: ReadLimits) -> None:
+    @property
+    def is_empty(self) -> bool:
+        return not self.buffer and not self.is_read
+
+    @property
+    def is_low(self) -> bool:
+        """Whether it is soon empty, and more of it costs little."""
+        return False
+
+    def next_start(self, limits: ReadLimits) -> int:
+        """Return where the span begins that is read next."""
         raise NotImplementedError
+
+    def read_on(self, limits: ReadLimits) -> None:
+        raise NotImplementedError
+
+    def fill(self, limits: ReadLimits) -> None:
+        """Read until there is a record, or no more of them, or a limit is reached."""
+        while self.is_empty and not limits.reached():
+            self.read_on(limits)
 
     def mark(self) -> int | None:
         raise NotImplementedError
 
 
 class _Forward(_Source):
-    def fill(self, limits: ReadLimits) -> None:
-        """Read until there is a record, or no more of them, or a limit is reached."""
-        for records, behind in self._reader.pieces(self.first, self.end):
+    def next_start(self, limits: ReadLimits) -> int:
+        return self.first
+
+    def read_on(self, limits: ReadLimits) -> None:
+        for records, behind in self.reader.pieces(self.first, self.end):
             self.buffer.extend(each for each in records if self._takes(each))
             self.first = behind
-            if self.buffer or limits.reached():
-                return
-        if not limits.reached():
-            # What is left was compacted.
-            self.first = self.end
+            return
+        # What is left was compacted.
+        self.first = self.end
 
     def mark(self) -> int | None:
         return self.buffer[0].record.offset if self.buffer else self.first
@@ -190,34 +217,42 @@ class _Forward(_Source):
 class _Backward(_Source):
     _window = _WINDOW
 
-    def fill(self, limits: ReadLimits) -> None:
-        while not self.buffer and not self.is_read and not limits.reached():
-            window = self._window
-            if self._reader.bytes_per_offset:
-                # A window that is begun must fit, because its oldest records alone are not the newest.
-                window = max(1, min(window, int(limits.bytes_left / self._reader.bytes_per_offset)))
-            begin = max(self.first, self.end - window)
-            found: list[FoundRecord] = []
-            reached = begin
-            for records, behind in self._reader.pieces(begin, self.end):
-                found += [each for each in records if self._takes(each)]
-                reached = behind
-            if reached < self.end and limits.reached():
-                return
-            self.buffer.extend(reversed(found))
-            self.end = begin
-            self._window = min(self._window * _WINDOW_GROWTH, _WINDOW_MAX)
+    @property
+    def is_low(self) -> bool:
+        is_cheap = self._window * self.reader.bytes_per_offset <= FETCH_BYTES_MIN
+        return len(self.buffer) <= _WINDOW and not self.is_read and is_cheap
+
+    def next_start(self, limits: ReadLimits) -> int:
+        window = self._window
+        if self.reader.bytes_per_offset:
+            # A window that is begun must fit, because its oldest records alone are not the newest.
+            window = max(1, min(window, int(limits.bytes_left / self.reader.bytes_per_offset)))
+        return max(self.first, self.end - window)
+
+    def read_on(self, limits: ReadLimits) -> None:
+        begin = self.next_start(limits)
+        found: list[FoundRecord] = []
+        reached = begin
+        for records, behind in self.reader.pieces(begin, self.end):
+            found += [each for each in records if self._takes(each)]
+            reached = behind
+        if reached < self.end and limits.reached():
+            return
+        self.buffer.extend(reversed(found))
+        self.end = begin
+        self._window = min(self._window * _WINDOW_GROWTH, _WINDOW_MAX)
 
     def mark(self) -> int | None:
         return self.buffer[0].record.offset + 1 if self.buffer else self.end
 
 
-def _merged(sources: list[_Source], count: int, limits: ReadLimits, *, is_backward: bool) -> list[FoundRecord]:
+def _merged(
+    client: ClusterClient, sources: list[_Source], count: int, limits: ReadLimits, *, is_backward: bool
+) -> list[FoundRecord]:
     found: list[FoundRecord] = []
     while len(found) < count:
-        for each in sources:
-            if not each.buffer and not each.is_read and not limits.reached():
-                each.fill(limits)
+        if any(each.is_empty for each in sources) and not limits.reached():
+            _fill(client, sources, limits)
         # Without the next record of every partition the order is not known; at a limit what is there is shown.
         ready = [each for each in sources if each.buffer]
         if not ready:
@@ -226,3 +261,15 @@ def _merged(sources: list[_Source], count: int, limits: ReadLimits, *, is_backwa
         chosen = choose(ready, key=lambda each: (each.buffer[0].record.timestamp_ms, each.partition))
         found.append(chosen.buffer.popleft())
     return found
+
+
+def _fill(client: ClusterClient, sources: list[_Source], limits: ReadLimits) -> None:
+    """Read on where records are wanted, in few round trips: where they will be wanted soon, too."""
+    empty = [each for each in sources if each.is_empty]
+    low = [each for each in sources if each.is_low and not each.is_empty]
+    begin_together(client, [(each.reader, each.next_start(limits)) for each in (*empty, *low)])
+    for each in empty:
+        each.fill(limits)
+    for each in low:
+        if not limits.reached():
+            each.read_on(limits)

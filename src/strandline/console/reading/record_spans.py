@@ -6,7 +6,7 @@ records, bytes and seconds holds for all spans that one visitor asks for at once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from struct import Struct
 from struct import error as StructError
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from strandline.cli.records.record import ReadRecord
 from strandline.client.cluster_client import READ_COMMITTED, READ_UNCOMMITTED, ClusterClient
-from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher, walked
+from strandline.client.fetcher import FetchSettings, OffsetRange, PartitionFetcher, fetch_beginnings, walked
 from strandline.codec.columns.batch import Columns
 from strandline.codec.columns.decode import columns_of
 from strandline.codec.fetched_records import FetchedRecords
@@ -93,6 +93,23 @@ class PartitionBounds:
     end: int
 
 
+def begin_together(client: ClusterClient, starts: Sequence[tuple[SpanReader, int]]) -> None:
+    """Have readers of one topic begin at an offset each, with a fetch for each leader rather than each partition."""
+    for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+        some = {
+            reader.bounds.partition: (reader, start)
+            for reader, start in starts
+            if reader.isolation_at(start) == isolation
+        }
+        if len(some) > 1:
+            settings = FetchSettings(isolation, FETCH_BYTES_MIN, WAIT_MS)
+            bounds = starts[0][0].bounds
+            offsets = {partition: start for partition, (_, start) in some.items()}
+            for partition, answer in fetch_beginnings(client, bounds.topic, bounds.topic_id, offsets, settings).items():
+                reader, start = some[partition]
+                reader.begin(start, answer)
+
+
 class SpanReader:
     """Reads one partition. `notes` are sentences about what could not be read."""
 
@@ -102,12 +119,21 @@ class SpanReader:
         self._notes = notes
         self._undecided: dict[int, list[FoundRecord]] = {}
         self._markers: dict[int, dict[int, str]] = {}
+        self._beginning: tuple[int, FetchedRecords] | None = None
         self.bounds = bounds
         self.bytes_per_offset = 0.0
 
+    def isolation_at(self, offset: int) -> int:
+        """Return how a fetch from an offset on reads: what is decided as a consumer does, because only then brokers
+        tell what was aborted."""
+        return READ_COMMITTED if offset < self.bounds.stable else READ_UNCOMMITTED
+
+    def begin(self, offset: int, answer: FetchedRecords) -> None:
+        """Take the first answer of a span that begins at `offset`, if that is what is read next."""
+        self._beginning = offset, answer
+
     def pieces(self, first: int, end: int) -> Iterator[tuple[list[FoundRecord], int]]:
         """Yield the records of each answer with the offset behind it, from `first` up to `end`."""
-        # What is decided is read as a consumer reads it, because only then brokers tell what was aborted.
         decided = min(end, self.bounds.stable)
         if first < decided:
             yield from self._pieces(first, decided, READ_COMMITTED)
@@ -124,7 +150,9 @@ class SpanReader:
             stall_timeout_s=STALL_S,
         )
         place = OffsetRange(bounds.topic, bounds.partition, first, end, bounds.topic_id)
-        fetcher = PartitionFetcher(self._client, place, settings, asks_ahead=False)
+        begun, self._beginning = self._beginning, None
+        beginning = begun[1] if begun is not None and begun[0] == first else None
+        fetcher = PartitionFetcher(self._client, place, settings, asks_ahead=False, beginning=beginning)
         for start, answer in fetcher.answers():
             self._limits.read_bytes += len(answer.records)
             self.bytes_per_offset = fetcher.bytes_per_offset

@@ -1,4 +1,4 @@
-"""Walks an answer to Metadata one topic at a time, because that of 100,000 partitions is 40 MB of objects at once."""
+"""Walks answers to Metadata and ListOffsets by topics: of 100,000 partitions they are 40 MB of objects at once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, TypeVar
 
+from strandline.codec.message import Message
 from strandline.codec.message_codec import decode
+from strandline.codec.messages.list_offsets_response import ListOffsetsResponse, ListOffsetsTopicResponse
 from strandline.codec.messages.metadata_response import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -20,10 +22,13 @@ from strandline.errors import MalformedMessage
 
 _INT32: Final = Struct(">i")
 _THROTTLE_FROM: Final = 3
+_OFFSETS_THROTTLE_FROM: Final = 2
 _CLUSTER_ID_FROM: Final = 2
 _CONTROLLER_FROM: Final = 1
 _BROKER_BYTES_MIN: Final = 8
 _TOPIC_BYTES_MIN: Final = 4
+
+TopicT = TypeVar("TopicT", bound=Message)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,20 @@ def walk_metadata(view: memoryview, at: int, version: int) -> WalkedMetadata:
         count, at = _read_count(answer, at, is_flexible, _TOPIC_BYTES_MIN)
     except (StructError, IndexError):
         raise MalformedMessage(f"MetadataResponse version {version}: the message ends too early") from None
-    return WalkedMetadata(brokers, cluster_id or "", controller_id, _topics(answer, at, version, count))
+    return WalkedMetadata(
+        brokers, cluster_id or "", controller_id, _topics(MetadataResponseTopic, answer, at, version, count)
+    )
+
+
+def walk_offsets(view: memoryview, at: int, version: int) -> Iterator[ListOffsetsTopicResponse]:
+    """Yield the topics of the answer whose body begins at `at`. Raise MalformedMessage if it is none."""
+    answer = bytes(view)
+    try:
+        at += _INT32.size if version >= _OFFSETS_THROTTLE_FROM else 0
+        count, at = _read_count(answer, at, version >= ListOffsetsResponse.FLEXIBLE_FROM, _TOPIC_BYTES_MIN)
+    except (StructError, IndexError):
+        raise MalformedMessage(f"ListOffsetsResponse version {version}: the message ends too early") from None
+    return _topics(ListOffsetsTopicResponse, answer, at, version, count)
 
 
 def _read_count(answer: bytes, at: int, is_flexible: bool, bytes_min: int) -> tuple[int, int]:
@@ -75,7 +93,7 @@ def _read_count(answer: bytes, at: int, is_flexible: bool, bytes_min: int) -> tu
     return count, at
 
 
-def _topics(answer: bytes, at: int, version: int, count: int) -> Iterator[MetadataResponseTopic]:
+def _topics(kind: type[TopicT], answer: bytes, at: int, version: int, count: int) -> Iterator[TopicT]:
     for _ in range(count):
-        topic, at = decode(MetadataResponseTopic, version, answer, at)
+        topic, at = decode(kind, version, answer, at)
         yield topic
