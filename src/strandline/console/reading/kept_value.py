@@ -8,8 +8,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-SHARE_OF_TIME: Final = 8
-"""An answer that takes long is asked for less often, so that asking takes at most an eighth of the time."""
+SHARE_OF_TIME: Final = 16
+"""An answer that takes long is asked for less often, so that asking takes at most a sixteenth of the time."""
 WAIT_S: Final = 0.1
 """The time that a page waits for a newer answer if there is one that is a little old, and the last came that soon."""
 SLOW_S: Final = 60.0
