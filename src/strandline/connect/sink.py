@@ -58,7 +58,8 @@ class RecordList(list[SinkRecord]):
 
     @property
     def ends(self) -> Mapping[TopicPosition, int]:
-        return {TopicPosition(each.original_topic, each.original_partition): each.offset + 1 for each in self}
+        ends = {(each.original_topic, each.original_partition): each.offset + 1 for each in self}
+        return {TopicPosition(*place): end for place, end in ends.items()}
 
 
 class Sink(Connector):

@@ -9,8 +9,10 @@ from. So a task that begins there again makes the same chunks and the same objec
 from __future__ import annotations
 
 import marshal
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from strandline.connect.records import SinkRecord
@@ -18,6 +20,10 @@ from strandline.connect.sinks.lake.columns import Shape, is_same_shape, shape_of
 
 _MARSHAL_VERSION: Final = 2
 """Later versions write an object once and refer to it, so the size would depend on which strings are shared."""
+
+
+_TOGETHER: Final = 1_000
+"""Records that are looked at before it is known whether all are taken."""
 
 
 @dataclass(frozen=True)
@@ -48,36 +54,15 @@ class ObjectChunk:
     def take(self, records: Sequence[SinkRecord], paths: Sequence[str], start: int, rules: CutRules) -> int:
         """Take records from an index on, up to where the chunk ends. Return how many.
 
-        This runs once for each record, so it asks for the shape only where schema or class have changed.
+        There are tens of thousands in a batch, so what can be is asked of many of them at once.
         """
-        groups, span_ms, shape = self.groups, rules.span_ms, self.shape
-        count, size_bytes = self.records, self.size_bytes
-        known: tuple[object, object] | None = None
         at = start
-        for record in records[start:] if start else records:
-            if span_ms is not None and self._is_later(record, span_ms):
+        while at < len(records) and not self.is_full(rules):
+            some = records[at : at + min(_TOGETHER, rules.records_max - self.records)]
+            count = self._take(some, paths[at : at + len(some)], rules)
+            at += count
+            if count < len(some):
                 break
-            value = record.value
-            if value is not None and (
-                known is None or type(value) is not known[0] or record.value_schema is not known[1]
-            ):
-                own = shape_of(record)
-                if shape is None:
-                    shape = own
-                elif own is not None and not is_same_shape(own, shape):
-                    break
-                known = (type(value), record.value_schema)
-            path = paths[at]
-            if path in groups:
-                groups[path].append(record)
-            else:
-                groups[path] = [record]
-            at += 1
-            count += 1
-            size_bytes += size_of(value)
-            if count >= rules.records_max or size_bytes >= rules.bytes_max:
-                break
-        self.records, self.size_bytes, self.shape = count, size_bytes, shape
         if at > start:
             self.end = records[at - 1].offset + 1
         return at - start
@@ -85,13 +70,59 @@ class ObjectChunk:
     def is_full(self, rules: CutRules) -> bool:
         return self.records >= rules.records_max or self.size_bytes >= rules.bytes_max
 
-    def _is_later(self, record: SinkRecord, span_ms: int) -> bool:
-        """Return whether a record is too late for this chunk, by its timestamp."""
-        if record.timestamp_ms is None:
-            return False
-        if self._first_ms is None:
-            self._first_ms = record.timestamp_ms
-        return record.timestamp_ms - self._first_ms >= span_ms
+    def _take(self, records: Sequence[SinkRecord], paths: Sequence[str], rules: CutRules) -> int:
+        """Take records up to where the chunk ends by time, shape or bytes; all if it does not. Return how many."""
+        if rules.span_ms is not None:
+            records = records[: self._in_time(records, rules.span_ms)]
+        values = [each.value for each in records]
+        kinds = set(map(type, values))
+        sizes = map(len if kinds <= {bytes, str} else size_of, values)
+        totals = list(accumulate(sizes, initial=self.size_bytes))
+        # Shapes last: a record that is not taken must not decide that of the chunk.
+        records = records[: bisect_left(totals, rules.bytes_max)]
+        count = self._of_one_shape(records, is_one_kind=len(kinds) == 1)
+        self.records += count
+        self.size_bytes = totals[count]
+        if len(set(paths[:count])) == 1:
+            self.groups.setdefault(paths[0], []).extend(records[:count])
+        else:
+            for path, record in zip(paths[:count], records, strict=False):
+                self.groups.setdefault(path, []).append(record)
+        return count
+
+    def _in_time(self, records: Sequence[SinkRecord], span_ms: int) -> int:
+        """Return how many records come before the first that is too late for this chunk, by its timestamp."""
+        for index, record in enumerate(records):
+            if record.timestamp_ms is None:
+                continue
+            if self._first_ms is None:
+                self._first_ms = record.timestamp_ms
+            if record.timestamp_ms - self._first_ms >= span_ms:
+                return index
+        return len(records)
+
+    def _of_one_shape(self, records: Sequence[SinkRecord], *, is_one_kind: bool) -> int:
+        """Return how many records come before the first of another shape. A record without a value has none."""
+        if is_one_kind and len({id(each.value_schema) for each in records}) == 1:
+            # Class and schema decide, so the first speaks for all.
+            return len(records) if self._fits(records[0]) else 0
+        known: tuple[object, object] | None = None
+        for index, record in enumerate(records):
+            kind = type(record.value), record.value_schema
+            if known is None or kind[0] is not known[0] or kind[1] is not known[1]:
+                if not self._fits(record):
+                    return index
+                known = kind
+        return len(records)
+
+    def _fits(self, record: SinkRecord) -> bool:
+        """Return whether a record has the shape of the chunk, which is that of the first record that has one."""
+        own = shape_of(record)
+        if own is None:
+            return True
+        if self.shape is None:
+            self.shape = own
+        return is_same_shape(own, self.shape)
 
 
 def size_of(value: Any) -> int:
