@@ -59,6 +59,7 @@ def test_json_inside_a_string_is_not_a_way_around_a_mask() -> None:
         ("$..email", '[{"email": "a@b"}]'),
         ("$.lines[0].email", ' \n[{"email": "a@b"}]'),
         ("$.lines.email", '\ufeff {"email": "a@b"}'),
+        ("$.lines.email", '"{\\"email\\": \\"a@b\\"}"'),
     ],
 )
 def test_no_step_of_a_path_passes_by_json_inside_a_string(path: str, lines: str) -> None:

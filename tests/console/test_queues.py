@@ -118,3 +118,24 @@ async def test_a_masked_reason_is_neither_shown_nor_guessed(make_console: MakeCo
     assert "redrive 1 dead letter of dlq.bills to bills" in form.words
     assert (await masked.post(redrive.partition("?")[0], {**values, "csrf": form.value("csrf")})).status == 403
     assert (await masked.get(f"{API}/dead-letters/dlq.bills")).json["reasons"]["rows"][0]["reason"] == "•••"
+
+
+async def test_masked_headers_of_dead_letters_are_told_nowhere(
+    make_console: MakeConsole, broker: EmbeddedBroker
+) -> None:
+    make_topic(broker.client_config, "dlq.calls")
+    begin = "__connect.errors."
+    headers = {"topic": "calls", "partition": "0", "offset": "7", "connector.name": "caller", "exception.message": "no"}
+    write(broker, "dlq.calls", b"call", headers=[(begin + name, text.encode()) for name, text in headers.items()])
+    masked = AsgiBrowser(make_console({"dev": broker.bootstrap}, {"console.mask.all": "dlq.* header *"}).app)
+    found = (await masked.get(f"{API}/dead-letters/dlq.calls")).json
+    (row,) = found["letters"]["rows"]
+    assert (row["source"], row["by"], row["reason"]) == ("•••", "•••", "•••")
+    assert found["reasons"]["rows"][0]["topics"] == ["•••"]
+    page = await masked.get("/c/dev/dead-letters/dlq.calls")
+    assert "caller" not in page.words
+    redrive = "/c/dev/do/dead-letters-redrive?review=1&topic=dlq.calls"
+    assert (await masked.get(redrive)).status == 403
+    by_whom = AsgiBrowser(make_console({"dev": broker.bootstrap}, {"console.mask.by": f"dlq.* header {begin}con*"}).app)
+    assert (await by_whom.get(f"{redrive}&by=caller")).status == 403
+    assert (await by_whom.get(f"{API}/dead-letters/dlq.calls")).json["letters"]["rows"][0]["source"] == "calls-0@7"

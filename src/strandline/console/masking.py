@@ -103,6 +103,6 @@ def _masked(value: Any, steps: Sequence[str | int]) -> Any:
             # A path that forgets `[*]` masks too much rather than too little.
             return [_masked(each, steps) for each in value]
         return [_masked(each, rest) if step in ("*", at) else each for at, each in enumerate(value)]
-    # JSON inside a string is data, too: what it holds cannot be told apart, so it is not shown.
-    is_json = isinstance(value, str) and value.lstrip().lstrip("\ufeff").lstrip().startswith(("{", "["))
+    # JSON inside a string is data, too, and so is JSON inside a string of JSON: what it holds is not shown.
+    is_json = isinstance(value, str) and value.lstrip().lstrip("\ufeff").lstrip().startswith(("{", "[", '"'))
     return MASK if is_json else value

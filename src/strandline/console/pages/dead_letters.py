@@ -11,6 +11,7 @@ from strandline.cli.common.plain_words import count
 from strandline.cli.queue.dead.handling import RatePacing
 from strandline.cli.queue.dead.letters import (
     CONNECT_BEGIN,
+    PIPELINE_BEGIN,
     PIPELINE_REASON,
     SHARE_BEGIN,
     DeadLetter,
@@ -38,11 +39,16 @@ LETTERS_MAX: Final = 20_000
 READ_S_MAX: Final = 8.0
 REDRIVEN_MAX: Final = 10_000
 """Dead letters of one action; more is for the command."""
-_REASONS: Final = {
-    "share group": f"{SHARE_BEGIN}message",
-    "connector": f"{CONNECT_BEGIN}exception.message",
-    "pipeline": PIPELINE_REASON,
+_TOLD_IN: Final = {
+    "share group": {"reason": f"{SHARE_BEGIN}message", "by": f"{SHARE_BEGIN}group", "topic": f"{SHARE_BEGIN}topic"},
+    "connector": {
+        "reason": f"{CONNECT_BEGIN}exception.message",
+        "by": f"{CONNECT_BEGIN}connector.name",
+        "topic": f"{CONNECT_BEGIN}topic",
+    },
+    "pipeline": {"reason": PIPELINE_REASON, "topic": f"{PIPELINE_BEGIN}topic"},
 }
+"""The headers that say so, which masks may hide, by the kind of a dead letter."""
 
 REASONS: Final = (
     TableHead("reason", "Why", "name"),
@@ -123,10 +129,10 @@ def _read(context: PageContext, topic: str) -> tuple[list[DeadLetter], int, bool
 def _row(letter: DeadLetter, masks: TopicMasks) -> dict[str, Any]:
     return {
         "at": letter.place,
-        "source": letter.source,
-        "topic": letter.topic,
+        "source": shown(letter, "topic", letter.source, masks),
+        "topic": shown(letter, "topic", letter.topic, masks),
         "kind": letter.kind,
-        "by": letter.by or letter.kind,
+        "by": shown(letter, "by", letter.by, masks) or letter.kind,
         "deliveries": letter.deliveries,
         "rounds": letter.rounds,
         "timestamp": letter.record.timestamp_ms,
@@ -135,9 +141,15 @@ def _row(letter: DeadLetter, masks: TopicMasks) -> dict[str, Any]:
     }
 
 
+def shown(letter: DeadLetter, part: str, text: str, masks: TopicMasks) -> str:
+    """Return what a header of a dead letter says, as far as the masks of its topic let visitors see it."""
+    header = _TOLD_IN[letter.kind].get(part)
+    return text if header is None else str(masks.header(header, text))
+
+
 def shown_reason(letter: DeadLetter, masks: TopicMasks) -> str:
-    """Return why a dead letter was given up, as far as the masks of its topic let visitors see it."""
-    return str(masks.header(_REASONS[letter.kind], letter.reason)) or "no reason was given"
+    """Return why a dead letter was given up, as `shown`."""
+    return shown(letter, "reason", letter.reason, masks) or "no reason was given"
 
 
 def _by_reason(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -181,9 +193,14 @@ def _redrive(context: PageContext, values: Values) -> tuple[Redrive, RedrivePlan
 def _refuse_masked(masks: TopicMasks, values: Values) -> None:
     """Raise PageFailed for a redrive that tells what a mask hides, or takes it where no mask is."""
     topic = values["topic"]
-    if values["reason"] and any(masks.header(each, "") for each in _REASONS.values()):
-        sentence = f"Dead letters of {topic} cannot be chosen by their reason: a mask hides it"
-        raise PageFailed(403, sentence, "leave Why empty")
+    hidden = {part for told in _TOLD_IN.values() for part, header in told.items() if masks.header(header, "")}
+    if "topic" in hidden:
+        sentence = f"Dead letters of {topic} cannot be redriven here: a mask hides where they came from"
+        raise PageFailed(403, sentence, "the command redrives them")
+    for part, words, label in (("reason", "their reason", "Why"), ("by", "who gave them up", "Given up by")):
+        if values[part] and part in hidden:
+            sentence = f"Dead letters of {topic} cannot be chosen by {words}: a mask hides it"
+            raise PageFailed(403, sentence, f"leave {label} empty")
     if values["to"] and not masks.is_empty:
         sentence = f"Dead letters of {topic} cannot be redriven to another topic: masks hide parts of them here alone"
         raise PageFailed(403, sentence, "leave To topic empty: each goes where it came from")

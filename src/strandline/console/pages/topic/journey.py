@@ -21,7 +21,7 @@ from strandline.cli.queue.reasons import NO_OFFSET, TaskFacts, reason
 from strandline.client.cluster_client import ClusterClient
 from strandline.console.context import PageContext
 from strandline.console.masking import TopicMasks
-from strandline.console.pages.dead_letters import shown_reason
+from strandline.console.pages.dead_letters import shown, shown_reason
 from strandline.console.pages.topic.read_by import GROUPS_MAX as COMMITS_READ_MAX
 from strandline.console.pages.topic.read_by import how_it_was_read, of_position, read_commits
 from strandline.console.reading.record_merge import RecordsAsked, read_records
@@ -219,6 +219,6 @@ def _relation(found: FoundRecord, place: Place, offset: int, masks: TopicMasks) 
         return "it was redriven from this dead letter"
     letter = dead_letter_of(found.record)
     if letter is not None and (letter.topic, letter.partition, letter.offset) == (topic, partition, offset):
-        by = f" of {letter.by}" if letter.by else ""
+        by = f" of {shown(letter, 'by', letter.by, masks)}" if letter.by else ""
         return f"dead letter of a {letter.kind}{by}: {shown_reason(letter, masks)}"
     return ""
