@@ -16,7 +16,16 @@ from strandline.console.failures import EXPECTED, PageFailed, words_of
 from strandline.console.pages.topic.asking import marks_text, parse_marks, partitions_of, view_of
 from strandline.console.reading.record_decoding import RecordView, record_object
 from strandline.console.reading.record_merge import read_bounds
-from strandline.console.reading.record_spans import ABORTED, OPEN, FoundRecord, PartitionBounds, ReadLimits, SpanReader
+from strandline.console.reading.record_spans import (
+    ABORTED,
+    FETCH_BYTES_MIN,
+    OPEN,
+    FoundRecord,
+    PartitionBounds,
+    ReadLimits,
+    SpanReader,
+    begin_together,
+)
 
 LOOK_S: Final = 0.25
 RETRY_S: Final = 2.0
@@ -89,17 +98,22 @@ def _look(
     found: list[FoundRecord] = []
     bounds = read_bounds(client, topic, partitions, [])
     limits = ReadLimits(time.monotonic, RECORDS_PER_LOOK, BYTES_PER_LOOK, SECONDS_PER_LOOK)
+    news: list[tuple[SpanReader, int, int]] = []
     for partition, each in bounds.items():
         # A transaction that is open is shown when it is decided, to those who see what is committed only.
         end = each.stable if stable_only else each.end
-        first = _first(marks, each, end, look.notes)
-        marks[partition] = first
-        if first >= end:
-            continue
+        first = marks[partition] = _first(marks, each, end, look.notes)
+        if first < end:
+            news.append((SpanReader(client, each, limits, look.notes), first, end))
+    # More would be read than one look may take.
+    together = news[: BYTES_PER_LOOK // FETCH_BYTES_MIN]
+    begin_together(client, [(reader, first) for reader, first, _ in together])
+    for reader, first, end in news:
+        partition = reader.bounds.partition
         if limits.reached():
             look.is_behind = True
             break
-        for records, behind in SpanReader(client, each, limits, look.notes).pieces(first, end):
+        for records, behind in reader.pieces(first, end):
             found += records
             marks[partition] = behind
         if not limits.reached():
