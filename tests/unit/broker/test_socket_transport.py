@@ -164,7 +164,7 @@ def test_views_of_a_cache_are_sent_without_a_copy(wire: Wire) -> None:
     finally:
         tracemalloc.stop()
     assert held < COPY_BYTES_MAX, "a view that waits was copied"
-    assert wire.transport.unsent_bytes > 2 * 1024 * KIB, "the views that wait are not counted"
+    assert wire.transport.unsent_bytes >= 2 * len(block), "a view that waits holds its whole block"
     assert wire.receive(4 + len(block)) == b"head" + block
     assert wire.told.drained == 1
 

@@ -80,6 +80,19 @@ def test_answers_that_queue_behind_are_counted() -> None:
     assert stage.closed() == [0]
 
 
+def test_views_of_a_cache_are_copied_when_much_waits() -> None:
+    stage = Stage(2)
+    connection, transport = stage.peers[0]
+    block = memoryview(b"a block of a cache")
+    feed(connection, request(1) + request(2))
+    stage.broker.open.pop(1).reply_pieces([b"", block[:7]], 7)
+    stage.congest(1, BUDGET // 4 + 1)
+    stage.broker.open.pop(2).reply_pieces([b"", block[:7]], 7)
+    sent = [pieces[1] for pieces in transport.sent]
+    assert sent == [b"a block", b"a block"]
+    assert [type(each) for each in sent] == [memoryview, bytes]
+
+
 def test_nothing_is_started_until_they_are_taken() -> None:
     stage = Stage(1)
     connection, transport = stage.congest(0, 100)

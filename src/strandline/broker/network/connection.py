@@ -429,7 +429,7 @@ class Connection:
             if len(ready) == 1 and type(ready[0]) is bytes:
                 self.transport.send(ready[0])
             elif ready:
-                self.transport.send_pieces(ready)
+                self.transport.send_pieces(self.limits.unsent.packed(ready))
         if not started:
             self.started = None
         if self.transport.is_congested:

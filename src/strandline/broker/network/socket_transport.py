@@ -365,7 +365,14 @@ class SocketTransport:
 
 def held_bytes(pieces: Iterable[Piece]) -> int:
     """Return how many bytes of memory these pieces take while they wait."""
-    return sum(SLICE_OVERHEAD_BYTES if isinstance(piece, LogSlice) else len(piece) for piece in pieces)
+    return sum(map(_held, pieces))
+
+
+def _held(piece: Piece) -> int:
+    if isinstance(piece, LogSlice):
+        return SLICE_OVERHEAD_BYTES
+    # A view keeps the whole block that it is a part of.
+    return len(piece) if isinstance(piece, bytes) else memoryview(piece.obj).nbytes
 
 
 def _read_small(piece: LogSlice, skipped: int, size: int) -> bytes | None:
