@@ -35,6 +35,9 @@ class Topic:
     def is_led(self, index: int) -> bool:
         return True
 
+    def is_due(self, index: int) -> bool:
+        return False
+
     def create(self) -> None:
         """It is there."""
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.coordinators.world import Asked, MemoryPartition, World
 
 from strandline.broker.coordinating import coordinator_context, pending_appends
-from strandline.broker.coordinating.coordinator_runtime import leads
+from strandline.broker.coordinating.coordinator_runtime import is_due, leads
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -426,19 +426,41 @@ def test_a_shard_that_is_to_be_let_go_answers_nothing(world: World) -> None:
     assert committed(world) == 5
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_shard_that_is_about_to_be_led_is_loading(world: World, is_there: bool) -> None:
+    """FindCoordinator sends clients here by the image, and some give up where they are not expected."""
+    index = world.groups.partition_index("g")
+    partition = world.offsets_topic.partitions[index]
+    world.offsets_topic.due.add(index)
+    if not is_there:
+        world.offsets_topic.partitions[index] = None
+    assert code(commit(world, 5)) is E.COORDINATOR_LOAD_IN_PROGRESS
+    world.offsets_topic.due.clear()
+    world.offsets_topic.partitions[index] = partition
+    assert code_after_run(world, commit(world, 5)) is E.NONE
+
+
 def test_a_node_leads_where_its_image_and_its_partition_agree() -> None:
     image = SimpleNamespace(leader=1, leader_epoch=4)
-    first: Any = SimpleNamespace(topic="t", index=0, is_leader=True, leader_epoch=4)
-    second: Any = SimpleNamespace(topic="t", index=1, is_leader=True, leader_epoch=4)
+    log = SimpleNamespace(failure=None)
+    first: Any = SimpleNamespace(topic="t", index=0, is_leader=True, leader_epoch=4, log=log)
+    second: Any = SimpleNamespace(topic="t", index=1, is_leader=True, leader_epoch=4, log=log)
     environment: Any = SimpleNamespace(
         node_id=1, image=lambda: SimpleNamespace(partition=lambda topic, index: {("t", 0): image}.get((topic, index)))
     )
     assert leads(environment, first)
+    assert not is_due(environment, first, "t", 0)
     assert not leads(environment, second), "it was deleted, and made again with fewer partitions"
+    assert not is_due(environment, second, "t", 1)
     image.leader_epoch = 6
     assert not leads(environment, first), "another led in between"
+    assert is_due(environment, first, "t", 0)
+    assert is_due(environment, None, "t", 0), "its log is not there yet"
+    first.log.failure = OSError(5, "input/output error")
+    assert not is_due(environment, first, "t", 0)
     image.leader_epoch, image.leader = 4, 2
     assert not leads(environment, first)
+    assert not is_due(environment, None, "t", 0)
 
 
 def test_a_deleted_topic_is_forgotten(world: World) -> None:

@@ -127,6 +127,8 @@ class OffsetsInMemory:
         self.creations = 0
         self.moved: set[int] = set()
         """Partitions that the image has led elsewhere, which is still to take effect."""
+        self.due: set[int] = set()
+        """Partitions that the image has led here, which is still to take effect."""
 
     def partition_count(self) -> int:
         return len(self.partitions)
@@ -138,7 +140,10 @@ class OffsetsInMemory:
         return self.partitions[index]
 
     def is_led(self, index: int) -> bool:
-        return index not in self.moved
+        return index not in self.moved | self.due
+
+    def is_due(self, index: int) -> bool:
+        return index in self.due
 
     def create(self) -> None:
         self.creations += 1

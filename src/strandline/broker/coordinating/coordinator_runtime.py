@@ -26,6 +26,9 @@ class CoordinatorTopic(Protocol):
     def is_led(self, index: int) -> bool:
         """Whether the node's image has it lead the partition in the epoch in which it does."""
 
+    def is_due(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition, which it does not do yet."""
+
 
 def leads(environment: Environment, partition: Partition | None) -> bool:
     """Return whether this broker leads the partition, and its image says so of the same leader epoch."""
@@ -33,6 +36,14 @@ def leads(environment: Environment, partition: Partition | None) -> bool:
         return False
     image = environment.image().partition(partition.topic, partition.index)
     return image is not None and image.leader == environment.node_id and image.leader_epoch == partition.leader_epoch
+
+
+def is_due(environment: Environment, partition: Partition | None, topic: str, index: int) -> bool:
+    """Return whether this broker leads the partition by its image, and is about to do so."""
+    if partition is not None and (partition.log.failure is not None or leads(environment, partition)):
+        return False
+    image = environment.image().partition(topic, index)
+    return image is not None and image.leader == environment.node_id
 
 
 class CoordinatorRuntime(Generic[ShardT]):
@@ -62,13 +73,15 @@ class CoordinatorRuntime(Generic[ShardT]):
     def submit_to(self, index: int, event: Any) -> None:
         """As `submit`, where the shard is known."""
         hosted = self._found(index)
-        if hosted is None:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._closed else ErrorCode.NOT_COORDINATOR
-            waiting_of(event.token).refuse(code)
-        elif not self._topic.is_led(index):
+        if self._closed and hosted is None:
+            waiting_of(event.token).refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif hosted is None or not self._topic.is_led(index):
             # The image is ahead of the work that follows from it: another coordinates, or did meanwhile. What the shard
-            # remembers may be old.
-            waiting_of(event.token).refuse(ErrorCode.NOT_COORDINATOR)
+            # remembers may be old. Who was sent here for what this broker is about to lead must not be sent away.
+            is_due = self._topic.is_due(index)
+            waiting_of(event.token).refuse(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if is_due else ErrorCode.NOT_COORDINATOR
+            )
         elif hosted.is_loading:
             waiting_of(event.token).refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         else:

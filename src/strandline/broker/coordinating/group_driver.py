@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, leads
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, is_due, leads
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted
@@ -134,6 +134,9 @@ class OffsetsTopic(Protocol):
 
     def is_led(self, index: int) -> bool:
         """Whether the node's image has it lead the partition in the epoch in which it does."""
+
+    def is_due(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition, which it does not do yet."""
 
     def create(self) -> None:
         """Have the topic created if it does not exist; returns at once."""
@@ -286,6 +289,11 @@ class OffsetsTopicOfNode:
 
     def is_led(self, index: int) -> bool:
         return leads(self._environment, self._services.partition(CONSUMER_OFFSETS_TOPIC, index))
+
+    def is_due(self, index: int) -> bool:
+        return is_due(
+            self._environment, self._services.partition(CONSUMER_OFFSETS_TOPIC, index), CONSUMER_OFFSETS_TOPIC, index
+        )
 
     def create(self) -> None:
         create_missing(self._services, [CONSUMER_OFFSETS_TOPIC], _log_failure)

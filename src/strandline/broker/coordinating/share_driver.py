@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, leads
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, is_due, leads
 from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns
@@ -96,6 +96,11 @@ class ShareTopicOfNode:
 
     def is_led(self, index: int) -> bool:
         return leads(self._environment, self._partition(SHARE_GROUP_STATE_TOPIC, index))
+
+    def is_due(self, index: int) -> bool:
+        return is_due(
+            self._environment, self._partition(SHARE_GROUP_STATE_TOPIC, index), SHARE_GROUP_STATE_TOPIC, index
+        )
 
 
 def _records_of(columns: Columns) -> Iterator[LoggedRecord]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, leads
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, is_due, leads
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.coordinating.pending_appends import InternalPartition
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
@@ -89,6 +89,9 @@ class TransactionTopic(Protocol):
 
     def is_led(self, index: int) -> bool:
         """Whether the node's image has it lead the partition in the epoch in which it does."""
+
+    def is_due(self, index: int) -> bool:
+        """Whether the node's image has it lead the partition, which it does not do yet."""
 
     def hash_level(self) -> int:
         """Which hash finds the partition of an id; the same as long as the cluster exists."""
@@ -290,6 +293,11 @@ class TransactionTopicOfNode:
 
     def is_led(self, index: int) -> bool:
         return leads(self._environment, self._partition(TRANSACTION_STATE_TOPIC, index))
+
+    def is_due(self, index: int) -> bool:
+        return is_due(
+            self._environment, self._partition(TRANSACTION_STATE_TOPIC, index), TRANSACTION_STATE_TOPIC, index
+        )
 
     def hash_level(self) -> int:
         return self._environment.image().coordinator_hash
