@@ -2,7 +2,8 @@
 
 Honoured: the first request creates `__consumer_offsets`, `__transaction_state` or `__share_group_state` and is answered
 when it is there. While too few brokers are registered for its replicas it is not created, and clients ask
-again. Many keys are looked up over several turns.
+again. Many keys are looked up over several turns. A broker that names itself, and has only begun to coordinate, answers
+when it can serve, or after a second: who comes at once would be sent away, and not every client tries again.
 The transactional ids of a sink, and the sink itself by what they begin with (`__strandline.sink.<sink>#`), all lead to
 one broker.
 Share partitions (`group:topic id:partition`) are for brokers, from version 6 on; while share groups are off, and for a
@@ -34,6 +35,10 @@ SHARE = 2
 SHARE_FROM_VERSION = 6
 _TOPICS = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
 
+LOOK_S = 0.01
+LOOKS_MAX = 100
+KEYS_LOOKED_AT_MAX = 50
+
 Found = tuple[ErrorCode, str, tuple[int, str, int]]
 """Also where nothing is wrong there is a word, which is Kafka's; from version 4 on it is left out then."""
 
@@ -46,10 +51,25 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> None:
     if name is None or (name == SHARE_GROUP_STATE and context.api_version < SHARE_FROM_VERSION):
         _answer(context, request, _refusal(request))
     elif context.node.image.topic_by_name(name) is not None or not any(_is_key(name, key) for key in _keys(request)):
-        _answer(context, request, lambda key: _find(context, name, key))
+        _answer_begun(context, request, name)
     else:
         # Whether it was refused needs no look: then the look-up fails.
-        create_missing(context.node, [name], lambda _: _answer(context, request, lambda key: _find(context, name, key)))
+        create_missing(context.node, [name], lambda _: _answer_begun(context, request, name))
+
+
+def _answer_begun(context: RequestContext, request: FindCoordinatorRequest, name: str, looks: int = LOOKS_MAX) -> None:
+    if looks and any(_is_beginning(context.node, name, key) for key in _keys(request)[:KEYS_LOOKED_AT_MAX]):
+        context.node.runtime.call_later(LOOK_S, _answer_begun, context, request, name, looks - 1)
+    else:
+        _answer(context, request, lambda key: _find(context, name, key))
+
+
+def _is_beginning(node: BrokerServices, name: str, key: str) -> bool:
+    topic = node.image.topic_by_name(name)
+    if topic is None or name == SHARE_GROUP_STATE:
+        return False
+    coordinator = node.groups if name == CONSUMER_OFFSETS else node.transactions
+    return coordinator.is_beginning(_index_of(node, name, key, len(topic.partitions)))
 
 
 def _keys(request: FindCoordinatorRequest) -> list[str]:

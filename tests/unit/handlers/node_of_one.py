@@ -107,6 +107,16 @@ class NoNetwork:
         raise AssertionError("this node does not connect")
 
 
+class Coordinators:
+    """Coordinators that serve, or do not yet."""
+
+    def __init__(self) -> None:
+        self.is_loading = False
+
+    def is_beginning(self, index: int) -> bool:
+        return self.is_loading
+
+
 class NodeOfOne:
     node_id = 1
     cluster_id = "a-cluster"
@@ -139,6 +149,7 @@ class NodeOfOne:
             client_id="test",
         )
         self.quota: Callable[[str, str, bool], MutationQuota] = lambda user, client_id, is_strict: FREE
+        self.groups = self.transactions = Coordinators()
         self.log: list[Any] = []
         self.writes: list[tuple[list[Any], Done]] = []
         self.producer_ids = ProducerIds(

@@ -93,6 +93,32 @@ def test_two_who_ask_at_once_make_one_offsets_topic() -> None:
     assert len(node.image.topics) == 1
 
 
+@pytest.mark.parametrize("key_type", [0, 1])
+def test_a_coordinator_that_has_just_begun_is_named_when_it_serves(key_type: int) -> None:
+    node = NodeOfOne()
+    node.groups.is_loading = True
+
+    def asked() -> Context:
+        context = Context(node, 2)
+        k10_find_coordinator.handle(context, FindCoordinatorRequest(key="g", key_type=key_type))
+        node.flush()
+        return context
+
+    context = asked()
+    for _ in range(5):
+        node.runtime.timers.pop().callback()
+        assert not context.replies
+    node.groups.is_loading = False
+    node.runtime.timers.pop().callback()
+    assert [each.error_code for each in context.replies] == [ErrorCode.NONE]
+    node.groups.is_loading = True
+    patient = asked()
+    for _ in range(k10_find_coordinator.LOOKS_MAX):
+        assert not patient.replies
+        node.runtime.timers.pop().callback()
+    assert [each.error_code for each in patient.replies] == [ErrorCode.NONE], "a load may take long"
+
+
 def test_no_offsets_topic_no_coordinator() -> None:
     node = NodeOfOne()
     context = Context(node, 2)

@@ -66,6 +66,13 @@ class CoordinatorRuntime(Generic[ShardT]):
     def _found(self, index: int) -> CoordinatorContext[ShardT] | None:
         return self._hosted.get(index) or (None if self._closed else self._host(index))
 
+    def is_beginning(self, index: int) -> bool:
+        """Return whether this broker is about to serve a shard: it is to lead its partition, or loads it."""
+        hosted = self._found(index)
+        if hosted is None or not self._topic.is_led(index):
+            return not self._closed and self._topic.is_due(index)
+        return hosted.is_loading
+
     def submit(self, key: str, event: Any) -> None:
         """Hand a request to the shard of its key; its token, a `Waiting`, is answered or refused exactly once."""
         self.submit_to(self.partition_index(key), event)
