@@ -33,6 +33,7 @@ CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
 NUMBERS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 LARGE = b"a value that repeats " * 10_000
 RANDOM = random.Random(3).randbytes(2 * ON_LOOP_BYTES_MAX)
+MANY = [b"v"] * (RECORDS_PER_TURN_MAX + 1)
 
 
 def a_batch(codec: str = "uncompressed", *values: bytes, key: bytes | None = b"k", **fields: Any) -> bytearray:
@@ -134,16 +135,16 @@ def test_levels_count(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "config"),
+    ("codec", "values", "config"),
     [
-        (a_batch("uncompressed", LARGE), {"compression_type": "lz4"}),
-        (a_batch("zstd", LARGE), {"compression_type": "uncompressed"}),
-        (a_batch("zstd", LARGE * 2), {"cleanup_policy": ("compact",)}),
-        (a_batch("zstd", LARGE * 2), {}),
-        (a_batch("lz4", RANDOM), {"validate_records": "all"}),
-        (a_batch("zstd", *[b"v"] * (RECORDS_PER_TURN_MAX + 1)), {"validate_records": "all"}),
-        (a_batch("uncompressed", *[b"v"] * (RECORDS_PER_TURN_MAX + 1)), {"validate_records": "off"}),
-        (a_batch("lz4"), {"compression_type": "zstd", "compression_zstd_level": 22}),
+        ("uncompressed", [LARGE], {"compression_type": "lz4"}),
+        ("zstd", [LARGE], {"compression_type": "uncompressed"}),
+        ("zstd", [LARGE * 2], {"cleanup_policy": ("compact",)}),
+        ("zstd", [LARGE * 2], {}),
+        ("lz4", [RANDOM], {"validate_records": "all"}),
+        pytest.param("zstd", MANY, {"validate_records": "all"}, marks=pytest.mark.lengthy("large inputs")),
+        pytest.param("uncompressed", MANY, {"validate_records": "off"}, marks=pytest.mark.lengthy("large inputs")),
+        ("lz4", [], {"compression_type": "zstd", "compression_zstd_level": 22}),
     ],
     ids=[
         "large",
@@ -156,7 +157,8 @@ def test_levels_count(target: str) -> None:
         "a slow level",
     ],
 )
-def test_what_would_stall_the_loop_opens_later(batch: bytearray, config: dict[str, Any]) -> None:
+def test_what_would_stall_the_loop_opens_later(codec: str, values: list[bytes], config: dict[str, Any]) -> None:
+    batch = a_batch(codec, *values)
     with pytest.raises(OpensLater):
         open_now(batch, **config)
     assert list(decode_batch(open_later(batch, **config)).records()) == list(decode_batch(batch).records())
@@ -270,6 +272,7 @@ def test_the_limit_holds_for_what_is_stored(way: str) -> None:
         WAYS[way](batch, compression_type="uncompressed", max_message_bytes=1_000)
 
 
+@pytest.mark.lengthy("large inputs")
 @pytest.mark.parametrize(
     ("codec", "target"), [("gzip", "lz4"), ("snappy", "lz4"), ("lz4", "uncompressed"), ("zstd", "snappy")]
 )
@@ -310,6 +313,7 @@ def test_a_bad_one_does_not_hold_up_the_next() -> None:
     assert good.batch is not None
 
 
+@pytest.mark.lengthy("large inputs")
 def test_records_are_checked_some_a_turn() -> None:
     runtime, opened = ManualRuntime(), Opened()
     reencoder = Reencoder(runtime)
