@@ -104,6 +104,7 @@ def test_a_setting_hides_what_has_no_plain_text() -> None:
         assert run.stdout.startswith(expected if NATIVE else "None")
 
 
+@pytest.mark.lengthy("starts processes")
 @NEEDS_TWINS
 @pytest.mark.parametrize("edited", ["partition/partition.py", "log/segment/segment.pxd", "runtime/_sync.pyx"])
 def test_a_text_that_is_newer_than_its_extension_is_what_runs(tmp_path: Path, edited: str) -> None:

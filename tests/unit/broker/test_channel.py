@@ -291,7 +291,10 @@ def test_requests_that_wait_have_a_limit() -> None:
     assert len(world.told) == REQUESTS_MAX + 1
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed",
+    [*range(4), *(pytest.param(seed, marks=pytest.mark.lengthy("random walks under faults")) for seed in range(4, 40))],
+)
 def test_every_request_ends_once_whatever_happens(seed: int) -> None:
     """Cuts, resets, a server that dies, is slow or silent; in the end all is well and the last request is answered."""
     rng = random.Random(seed)

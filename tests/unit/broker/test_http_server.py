@@ -163,6 +163,7 @@ async def test_a_peer_that_does_not_read_costs_a_buffer_and_not_a_page(
     assert server.made < 100_000, "no more was made than the peer's buffers hold"
 
 
+@pytest.mark.lengthy("large inputs")
 async def test_a_peer_that_reads_slowly_gets_the_whole_page(server: Server) -> None:
     loop, parts = asyncio.get_running_loop(), []
     with socket.socket() as peer:
@@ -178,7 +179,10 @@ async def test_a_peer_that_reads_slowly_gets_the_whole_page(server: Server) -> N
     assert len(unchunked(body)) == 100 * 100_000
 
 
-@pytest.mark.parametrize(("path", "size"), [("/long", 100 * 100_000), ("/hard", 100)])
+@pytest.mark.parametrize(
+    ("path", "size"),
+    [pytest.param("/long", 100 * 100_000, marks=pytest.mark.lengthy("large inputs")), ("/hard", 100)],
+)
 async def test_others_have_their_turn_while_a_page_is_made(server: Server, path: str, size: int) -> None:
     turns = 0
 

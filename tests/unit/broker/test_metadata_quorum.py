@@ -230,6 +230,7 @@ def test_an_idle_leader_shows_that_the_log_moves() -> None:
     assert quiet.leader().quorum.next_offset == before
 
 
+@pytest.mark.lengthy("large inputs")
 def test_a_full_disk_takes_the_snapshot_when_it_has_room_again(caplog: pytest.LogCaptureFixture) -> None:
     world = World(8, snapshot_after_bytes=1500, retention_bytes=1500, segment_bytes=1000).start()
     leader = world.leader()
@@ -286,6 +287,7 @@ def test_a_follower_whose_disk_takes_nothing_knows_that_it_is_late(fault: str) -
     assert not follower.quorum.is_late
 
 
+@pytest.mark.lengthy("large inputs")
 def test_a_follower_that_is_told_something_all_the_time_is_not_late() -> None:
     """Something is always missing for a moment, and never the same for long."""
     world = World(9).start()
@@ -410,7 +412,9 @@ def _noting(acknowledged: list[str], asked: list[str]) -> Callable[[BaseExceptio
     return on_done
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.lengthy("random walks under faults")) for seed in range(1, 8))]
+)
 def test_under_faults_nothing_acknowledged_is_lost_and_all_agree(seed: int) -> None:
     world = World(seed, observers=1, snapshot_after_bytes=3000, retention_bytes=3000, segment_bytes=2000).start()
     rng = random.Random(seed)

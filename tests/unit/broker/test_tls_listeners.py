@@ -181,6 +181,7 @@ def test_a_file_that_changes_is_used_from_the_next_connection_on(
         node.until(lambda: node.node.routes[18].requests == 3)
 
 
+@pytest.mark.lengthy("waits for the clock")
 @pytest.mark.usefixtures("looks_often")
 def test_a_bad_file_leaves_the_old_certificate_and_is_reported_once(
     authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -332,6 +333,7 @@ def test_a_node_without_a_usable_certificate_does_not_start(tmp_path: Path, sett
     loop.close()
 
 
+@pytest.mark.lengthy("starts processes")
 def test_a_node_without_tls_does_not_import_it() -> None:
     script = (
         "import asyncio, sys, tempfile, pathlib\n"

@@ -392,6 +392,7 @@ def test_noise_after_the_handshake_ends_the_connection(stage: Stage, client: ssl
     stage.until(lambda: stage.accepted[0].events == ["closed"])
 
 
+@pytest.mark.lengthy("large inputs")
 def test_silent_peers_cost_little_and_are_closed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 3 * SILENT:

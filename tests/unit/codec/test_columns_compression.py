@@ -147,6 +147,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.lengthy("large inputs")
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_before_it_is_inflated(name: str) -> None:
     codec, build = BOMBS[name]

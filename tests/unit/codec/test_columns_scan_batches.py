@@ -45,6 +45,7 @@ class Room:
         return found
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @pytest.mark.parametrize("twin", TWINS)
 @settings(max_examples=30, deadline=None)
 @given(parts=st.lists(RECORDS, max_size=6))

@@ -33,6 +33,7 @@ PARTITIONS = st.builds(
 )
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(max_examples=30, deadline=None)
 @given(partition=PARTITIONS, error_code=st.sampled_from((0, 0, 70)), throttle_ms=st.integers(0, 1000))

@@ -37,6 +37,7 @@ def small_message(cls: type[Message], version: int) -> tuple[Message, bytes]:
     return cls(), encode(cls(), version)
 
 
+@pytest.mark.lengthy("hundreds of cases, and each with many faults")
 @pytest.mark.parametrize(("cls", "version"), CASES)
 def test_whole_cut_and_overlong(cls: type[Message], version: int) -> None:
     message, encoded = small_message(cls, version)
@@ -49,6 +50,7 @@ def test_whole_cut_and_overlong(cls: type[Message], version: int) -> None:
         decode_exact(cls, version, encoded + b"\x00")
 
 
+@pytest.mark.lengthy("hundreds of cases, and each with many faults")
 @pytest.mark.parametrize(("cls", "version"), CASES)
 def test_only_the_declared_error_escapes_from_damage(cls: type[Message], version: int) -> None:
     _, encoded = small_message(cls, version)

@@ -93,6 +93,7 @@ def test_every_request_and_response_has_an_oracle() -> None:
     assert {"RequestHeader", "ResponseHeader", "VotersRecord", "LeaderChangeMessage"}.isdisjoint(alone)
 
 
+@pytest.mark.lengthy("thousands of cases beside another implementation")
 @pytest.mark.parametrize(("cls", "version", "name", "entity_type"), CASES)
 def test_same_bytes_as_kio(cls: type[Message], version: int, name: str, entity_type: EntityType) -> None:
     theirs = load_entity_schema(name, version, entity_type)

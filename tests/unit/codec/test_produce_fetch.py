@@ -210,6 +210,7 @@ def compiled_produce_response(results: list[produce.PartitionResult], version: i
     return produce_response.ProduceResponse(responses=list(topics.values()))
 
 
+@pytest.mark.lengthy("thousands of cases beside another implementation")
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @EVERY_PRODUCE
 @given(data=st.data())
@@ -350,6 +351,7 @@ FETCHED = st.builds(
 )
 
 
+@pytest.mark.lengthy("thousands of cases beside another implementation")
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @EVERY_FETCH
 @given(data=st.data(), session_id=INT32, error_code=INT16, isolation_level=st.sampled_from([0, 1]))

@@ -41,6 +41,7 @@ def with_payload(payload: bytes, count: int = 1) -> bytes:
     return with_fields(empty + payload, length=len(empty + payload) - 12, record_count=count)
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @given(RECORDS)
 @settings(max_examples=100, deadline=None)
 def test_what_the_encoder_writes_is_taken(records: list[Record]) -> None:

@@ -63,6 +63,7 @@ def sifted(twin: ModuleType, header: BatchHeader, payload: bytes) -> Outcome:
     return (has_room, sieve.entries, latest, *found, list(runs[: 2 * sieve.run_count]))
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @pytest.mark.skipif(COMPILED is None, reason="not compiled here: no C compiler at installation")
 @settings(deadline=None, max_examples=60)
 @given(records=RECORDS, data=st.data())

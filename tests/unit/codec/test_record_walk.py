@@ -81,6 +81,7 @@ def reasons(walk: Any, *records: Record) -> list[tuple[int, bool, int, int]]:
 # Records
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @given(RECORDS)
 @settings(max_examples=60, deadline=None)
 def test_without_ids_it_takes_what_the_encoder_writes(records: list[Record]) -> None:

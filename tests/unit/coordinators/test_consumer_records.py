@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.coordinators.consumer_story import whole
@@ -94,6 +95,7 @@ def empty_shard() -> GroupShard:
     return GroupShard(GroupConfig(), Random(1))
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @settings(max_examples=40, deadline=None)
 @given(groups())
 def test_records_and_back(group: ConsumerGroup) -> None:

@@ -318,7 +318,13 @@ class WatchedTable(Table):
             assert is_open, f"{group.state}, and the cause is unknown"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(3),
+        *(pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model")) for seed in range(3, 20)),
+    ],
+)
 def test_every_rebalance_begins_with_a_reason_and_ends(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(test_mixed_groups, "Table", WatchedTable)
     table = test_mixed_groups.run(seed, steps=150)

@@ -126,7 +126,13 @@ def check_end(table: Table, seed: int) -> None:
     assert all(client.may_commit() for client in living if client.owned), seed
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(5),
+        *(pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model")) for seed in range(5, 60)),
+    ],
+)
 def test_nothing_is_owned_twice_and_in_the_end_everything_once(seed: int) -> None:
     check_end(run(seed), seed)
 

@@ -205,6 +205,7 @@ def test_a_silent_member_is_removed() -> None:
     assert story.say("b", 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.lengthy("large inputs")
 def test_a_group_without_members_stays_with_its_states() -> None:
     story = ready(ShareStory(), "a")
     story.leave("a")

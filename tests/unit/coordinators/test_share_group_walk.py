@@ -142,7 +142,13 @@ class Walk:
             assert all(max(counts) - min(counts) <= 1 for counts in sizes.values())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(2),
+        *(pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model")) for seed in range(2, 12)),
+    ],
+)
 def test_share_groups_at_random(seed: int) -> None:
     Walk(seed).run()
 

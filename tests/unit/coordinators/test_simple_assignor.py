@@ -82,6 +82,7 @@ def test_members_of_one_subscription_and_partitions_are_even(group: tuple[dict[s
         assert min(counts) >= 1
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @FEW
 @given(group=shares())
 def test_a_group_that_did_not_change_keeps_its_assignment(group: tuple[dict[str, MemberSpec], Assignable]) -> None:
@@ -90,6 +91,7 @@ def test_a_group_that_did_not_change_keeps_its_assignment(group: tuple[dict[str,
     assert assign_simple(keeping(members, assigned), assignable) == assigned
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @FEW
 @given(group=shares(homogeneous=True), data=st.data())
 def test_when_members_come_and_go_no_more_moves_than_must(

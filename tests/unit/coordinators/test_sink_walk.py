@@ -219,7 +219,13 @@ def test_each_batch_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(world.decisions) > 3
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(2),
+        *(pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model")) for seed in range(2, 10)),
+    ],
+)
 def test_every_part_of_the_log_says_the_same_compacted_or_not(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator may be lost at any record, and compaction may have come as far as any other before it."""
     monkeypatch.setattr(batches, "ROLLED_PER_STEP_MAX", 2)

@@ -262,6 +262,7 @@ def test_one_large_topic_is_made_over_many_turns_and_written_as_one_batch(kind: 
     assert len(node.image.topics["large"].partitions) == LARGE
 
 
+@pytest.mark.lengthy("large inputs")
 @pytest.mark.parametrize("turns", range(6))
 def test_a_controller_that_loses_its_office_leaves_nothing_of_a_large_topic(turns: int) -> None:
     node = NodeOfOne(runtime=SlowRuntime())
@@ -287,6 +288,7 @@ def test_of_two_requests_for_one_name_the_one_that_is_decided_first_makes_it(tur
     ]
 
 
+@pytest.mark.lengthy("large inputs")
 @pytest.mark.parametrize("turns", range(6))
 def test_a_large_topic_is_placed_again_if_a_broker_leaves_meanwhile(turns: int) -> None:
     node = NodeOfOne(runtime=SlowRuntime())

@@ -253,6 +253,7 @@ A_MARKER_IS_MISSED = [
 ]
 
 
+@pytest.mark.lengthy("random walks beside a model")
 @pytest.mark.parametrize("twin", TWINS)
 @example(steps=A_ROUND_THAT_ENDS_IN_A_BATCH)
 @example(steps=A_REPLICA_IS_AWAY)
@@ -264,6 +265,7 @@ def test_a_cleaned_log_is_the_last_word_on_every_key(twin: ModuleType, steps: li
         run(steps, Path(directory), check_all)
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @pytest.mark.skipif(COMPILED is None, reason="not compiled here: no C compiler at installation")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS)

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -20,6 +21,8 @@ from strandline.codec.record_batch import parse_header
 from strandline.log.trimming import trim_now
 from strandline.log.truncation import truncate_to
 from strandline.partition.producers import BATCHES_KEPT, Producers
+
+pytestmark = pytest.mark.lengthy("random walks beside a model")
 
 
 class Stored(NamedTuple):

@@ -79,6 +79,7 @@ def try_flip(original: Path, copy: Path, batches: dict[int, bytes], name: str, b
     shutil.rmtree(copy)
 
 
+@pytest.mark.lengthy("a case for each bit of a header")
 def test_every_bit_of_a_header_counts(tmp_path: Path) -> None:
     original = tmp_path / "orders-0"
     batches = a_log(original)
@@ -99,6 +100,7 @@ def test_bits_anywhere_count(tmp_path: Path) -> None:
         try_flip(original, tmp_path / "copy", batches, path.name, seed.randrange(8 * path.stat().st_size))
 
 
+@pytest.mark.lengthy("a case for each bit of a header")
 def test_every_bit_of_the_last_header_counts(tmp_path: Path) -> None:
     original = tmp_path / "orders-0"
     batches = a_log(original)
@@ -108,6 +110,7 @@ def test_every_bit_of_the_last_header_counts(tmp_path: Path) -> None:
         try_flip(original, tmp_path / "copy", batches, path.name, bit)
 
 
+@pytest.mark.lengthy("a case for each bit of an index")
 def test_an_index_that_changed_leads_nobody_astray(tmp_path: Path) -> None:
     original = tmp_path / "orders-0"
     batches = a_log(original)

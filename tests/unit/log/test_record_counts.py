@@ -289,6 +289,7 @@ def test_markers_and_aborted_records_do_not_count(ground: Ground) -> None:
     ground.check()
 
 
+@pytest.mark.lengthy("large inputs")
 def test_records_of_a_transaction_over_many_segments(ground: Ground) -> None:
     for _ in range(30):
         ground.data(1, 2)
@@ -383,6 +384,7 @@ def test_a_segment_that_comes_to_its_old_size_again_does_not_find_its_old_counts
     ground.check()
 
 
+@pytest.mark.lengthy("large inputs")
 def test_somebody_elses_log_is_walked_over_once(ground: Ground, tmp_path: Path) -> None:
     for at in range(40):
         ground.data(1, 2)
@@ -560,6 +562,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.lengthy("random walks beside a model")
 @given(steps=st.lists(STEPS, max_size=40))
 @settings(max_examples=60, deadline=None, derandomize=True)
 def test_any_history_is_counted_as_it_is_read(steps: list[tuple[object, ...]], tmp_path_factory: object) -> None:

@@ -101,6 +101,7 @@ BELIEVED = {("cut", ".timeindex", "clean"), ("cut", ".timeindex", "unclean-late"
 that: the file is synced with its segment before the recovery point moves beyond it."""
 
 
+@pytest.mark.lengthy("hundreds of cases")
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("which", ["first", "active", "every"])

@@ -140,6 +140,7 @@ def thinned(directory: Path) -> int:
     return log.log_end_offset
 
 
+@pytest.mark.lengthy("a case for each bit of a header")
 def test_where_records_are_missing_a_digest_holds_the_others_in_place(tmp_path: Path) -> None:
     original = tmp_path / "orders-0"
     end = thinned(original)

@@ -205,6 +205,7 @@ def test_nothing_of_the_group_may_stay(tmp_path: Path) -> None:
     assert again.log_start_offset == 0
 
 
+@pytest.mark.lengthy("a case for each place where it may fail")
 @pytest.mark.parametrize("by_power", [False, True])
 def test_a_kill_before_any_change_of_a_name_leaves_one_or_the_other(by_power: bool) -> None:
     """The same changes are counted over and over, and the process dies before each, and so does what opens it next."""

@@ -62,6 +62,7 @@ BATCHES = st.lists(
 )
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @settings(max_examples=80, deadline=None, print_blob=True)
 @given(
     batches=BATCHES,

@@ -263,7 +263,13 @@ class History:
             assert not missing, f"{client.producer_id}: acknowledged, but was never stored: {missing}"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *range(3),
+        *(pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model")) for seed in range(3, 40)),
+    ],
+)
 def test_every_record_is_stored_once_and_in_order(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
     history = History(tmp_path, seed)

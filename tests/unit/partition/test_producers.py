@@ -237,6 +237,7 @@ ENTRIES = st.lists(
 )
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @settings(max_examples=100, deadline=None, print_blob=True)
 @given(ENTRIES)
 def test_a_snapshot_comes_back_byte_by_byte(entries: list[SnapshotEntry]) -> None:
@@ -427,6 +428,7 @@ def test_an_open_transaction_outlives_its_producers_silence() -> None:
     assert producers.first_unstable_offset == 10, "until the marker is committed"
 
 
+@pytest.mark.lengthy("large inputs")
 def test_ten_thousand_producers_fit_into_twenty_megabytes() -> None:
     tracemalloc.start()
     try:

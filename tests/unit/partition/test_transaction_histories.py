@@ -295,7 +295,16 @@ def known(partition: Partition) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("seed", [*range(5), 1037])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        *(
+            pytest.param(seed, marks=pytest.mark.lengthy("random walks beside a model"))
+            for seed in (*range(1, 5), 1037)
+        ),
+    ],
+)
 def test_the_log_alone_tells_all_of_it(tmp_path: Path, seed: int) -> None:
     print("seed", seed)
     history = History(tmp_path, seed)

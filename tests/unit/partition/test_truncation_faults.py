@@ -123,6 +123,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.lengthy("a case for each place where it may fail")
 @pytest.mark.parametrize("offset", CUTS)
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
 def test_wherever_the_disk_fails_nothing_is_left_half_cut(

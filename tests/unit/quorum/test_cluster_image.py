@@ -255,6 +255,7 @@ def histories(draw: st.DrawFn) -> list[Any]:
     return records
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @given(history=histories())
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_snapshot_folds_back_to_the_same_image_over_the_wire(history: list[Any]) -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.quorum.controller_model import ControllerModel, run
 
+pytestmark = pytest.mark.lengthy("random walks beside a model")
+
 WALKS = int(os.environ.get("STRANDLINE_MODEL_WALKS", "24"))
 
 

@@ -8,7 +8,13 @@ from tests.unit.replication.model import World
 STEPS = 1500
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize(
+    "first",
+    [
+        0,
+        *(pytest.param(first, marks=pytest.mark.lengthy("random walks beside a model")) for first in range(10, 60, 10)),
+    ],
+)
 def test_what_is_committed_stays(first: int) -> None:
     committed = elections = 0
     for seed in range(first, first + 10):

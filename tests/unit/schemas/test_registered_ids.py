@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.schemas.desk import Desk, compacted
@@ -59,6 +60,7 @@ def expected(state: RegistryState, *, keeps_texts: bool) -> dict[str, Any]:
     }
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(COMMANDS, min_size=15, max_size=40), st.booleans())
 def test_it_says_what_the_registry_says(script: list[tuple[Any, ...]], keeps_texts: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.schemas.desk import Desk, compacted, facts, folded
@@ -70,6 +71,7 @@ def perform(desk: Desk, command: tuple[Any, ...]) -> None:
             desk.write(commands.delete_context(desk.state, context))
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @settings(max_examples=60, deadline=None)
 @given(st.lists(COMMANDS, min_size=15, max_size=40))
 def test_the_state_is_the_fold_of_the_log(script: list[tuple[Any, ...]]) -> None:

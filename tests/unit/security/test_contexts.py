@@ -292,6 +292,7 @@ def test_pkcs12_without_the_extra(
         contexts({"ssl.keystore.location": str(packed), "ssl.keystore.password": "x"})
 
 
+@pytest.mark.lengthy("starts processes")
 @pytest.mark.java
 def test_a_store_of_java(directory: Path) -> None:
     if shutil.which("keytool") is None:

@@ -16,6 +16,8 @@ from strandline.codec.messages.describe_producers_request import DescribeProduce
 from strandline.codec.messages.describe_producers_response import DescribeProducersResponse
 from strandline.testing import BrokerFailed, VirtualClockBroker, embedded
 
+pytestmark = pytest.mark.lengthy("starts brokers as processes, and waits for them")
+
 DAY_MS = 86_400_000
 
 

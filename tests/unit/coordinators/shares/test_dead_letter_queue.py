@@ -6,6 +6,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Generator, Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -250,6 +251,7 @@ class Story:
             assert state_epoch != self.world.state_epoch or offset in self.world.stored
 
 
+@pytest.mark.lengthy("random walks beside a model")
 @hypothesis_settings(max_examples=400, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_each_dead_letter_has_one_copy_even_if_leaders_die(seed: int) -> None:

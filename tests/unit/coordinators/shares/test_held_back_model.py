@@ -362,6 +362,7 @@ class Queue:
         assert not stuck, f"stuck-task: {stuck} were never delivered"
 
 
+@pytest.mark.lengthy("random walks beside a model")
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_every_walk_holds_to_due_times_back_off_and_order(seed: int) -> None:

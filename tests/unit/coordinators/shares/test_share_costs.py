@@ -66,6 +66,7 @@ class DelayedBatches:
         raise AssertionError("the group has no order")
 
 
+@pytest.mark.lengthy("large inputs")
 def test_a_million_waiting_records_are_an_index() -> None:
     index, count, rng = DueTimes(), 1_000_000, random.Random(1)
     times = [rng.randrange(7 * 24 * 3_600_000) for _ in range(10_000)]

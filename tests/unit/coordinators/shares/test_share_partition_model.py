@@ -426,6 +426,7 @@ class Deliveries:
             )
 
 
+@pytest.mark.lengthy("random walks beside a model")
 @hypothesis_settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_every_walk_ends_as_the_model_says(seed: int) -> None:

@@ -110,6 +110,7 @@ def test_what_a_writer_writes_is_taken(orders: list[Any]) -> None:
     assert set(verdicts(ORDER, *(written(ORDER, each) for each in orders))) == {0}
 
 
+@pytest.mark.lengthy("many examples, each of them costly")
 @given(ORDERS, st.randoms(use_true_random=False))
 @settings(max_examples=80, deadline=None)
 def test_what_is_taken_a_reader_reads_to_its_end(order: Any, rng: random.Random) -> None:

@@ -171,6 +171,7 @@ def test_most_rejected_changes_have_a_way(kind: str, cases: list[tuple[str, Any,
     assert len(without) <= len(rejected) / 10, without
 
 
+@pytest.mark.lengthy("hundreds of random changes")
 def test_what_is_returned_for_random_changes_passes() -> None:
     random = Random(5)
     counted = {True: 0, False: 0}

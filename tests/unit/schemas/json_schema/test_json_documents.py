@@ -158,6 +158,7 @@ def test_ways_that_double_do_not_double_the_differences() -> None:
     assert len(found) == PAIR_DIFFERENCES_MAX
 
 
+@pytest.mark.lengthy("large inputs")
 def test_a_union_of_eighty_recursive_messages_is_compared() -> None:
     members = [
         {"type": "object", "properties": {"kind": {"const": n}, "inner": {"$ref": "#"}}, "additionalProperties": False}

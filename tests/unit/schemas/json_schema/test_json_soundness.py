@@ -43,6 +43,7 @@ def check(seed: int, count: int) -> Counter[str]:
     return counted
 
 
+@pytest.mark.lengthy("hundreds of random changes")
 def test_instances_of_the_old_schema_are_valid_under_a_compatible_one() -> None:
     counted = check(seed=20261117, count=PAIRS)
     # Less would prove nothing: most edits would be incompatible, or most instances invalid.

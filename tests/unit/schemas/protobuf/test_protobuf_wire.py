@@ -161,6 +161,7 @@ def check(seed: int, count: int) -> Counter[str]:
     return counted
 
 
+@pytest.mark.lengthy("hundreds of random changes")
 def test_bytes_of_the_old_schema_are_read_by_a_compatible_one() -> None:
     counted = check(seed=20261117, count=700)
     assert counted["compatible"] > counted["pairs"] / 5
