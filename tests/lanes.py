@@ -34,7 +34,7 @@ NAMED: Final = (
 """The lanes behind the first, dealt out so that all take about as long; the first has the rest, also what is yet to be
 made."""
 QUICK: Final = (
-    ("unit/codec", "unit/handlers", "unit/log", "unit/quorum"),
+    ("unit/codec", "unit/coordinators", "unit/handlers", "unit/log", "unit/partition", "unit/quorum"),
     ("unit", "tidy"),
 )
 """The lanes of `--quick`, which compute more than they wait: one for each core. Mypy runs beside them."""
