@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from tests.simulator.world.loop import SimLoop
@@ -89,6 +90,7 @@ class Member:
         self.network = cluster.network.of(self.runtime)
         self.config = BrokerConfig.load("", {name.replace("_", "."): value for name, value in settings.items()})
         self.image = ClusterImage()
+        self.groups = SimpleNamespace(is_beginning=lambda index: False)
         self.applied = 0
         self.errors: Counter[tuple[int, int]] = Counter()
         self.directory_id = uuid.UUID(int=1000 + node_id)
