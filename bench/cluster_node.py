@@ -110,6 +110,8 @@ class ClusterNode:
     prefix: Sequence[str] = ()
     """What stands before the command, for example to enter a network namespace."""
     environ: Mapping[str, str] = field(default_factory=dict)
+    metrics_port: int = 0
+    """Where the node serves its metrics; 0 if nowhere."""
     process: subprocess.Popen[bytes] | None = None
     is_paused: bool = False
     started_at: float = 0.0
@@ -156,6 +158,7 @@ class ClusterNode:
             "offsets.topic.replication.factor": str(min(3, len(nodes))),
             "transaction.state.log.replication.factor": str(min(3, len(nodes))),
             **self.system.properties(),
+            **({"http.listener": f"{self.host}:{self.metrics_port}"} if self.metrics_port else {}),
             **settings,
         }
         self.config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

@@ -182,7 +182,13 @@ class Cluster:
 
 
 def local_cluster(
-    system: System, root: Path, *, name: str = "", settings: Mapping[str, str] | None = None, nodes: int = NODES
+    system: System,
+    root: Path,
+    *,
+    name: str = "",
+    settings: Mapping[str, str] | None = None,
+    nodes: int = NODES,
+    with_metrics: bool = False,
 ) -> Cluster:
     """A formatted cluster on free ports of this machine, not yet started."""
     places = [
@@ -194,6 +200,7 @@ def local_cluster(
             free_port(),
             root / f"node-{node_id}",
             root / f"node-{node_id}" / "data",
+            metrics_port=free_port() if with_metrics else 0,
         )
         for node_id in range(1, nodes + 1)
     ]

@@ -115,7 +115,9 @@ class Stage:
         self.commands.setdefault(name, _as_told(broker.command))
         return broker
 
-    def start_cluster(self, name: str, *, settings: Mapping[str, str] | None = None) -> Cluster:
+    def start_cluster(
+        self, name: str, *, settings: Mapping[str, str] | None = None, with_metrics: bool = False
+    ) -> Cluster:
         """Three nodes by the name of their column, with the same settings for both systems."""
         system: System
         if self.starters()[name] is start_kafka:
@@ -123,7 +125,7 @@ class Stage:
         else:
             system = StrandlineSystem(self.before) if name == BEFORE and self.before else StrandlineSystem()
         root = Path(tempfile.mkdtemp(prefix=f"{name}-cluster-", dir=self.root))
-        cluster = local_cluster(system, root, name=name, settings=settings)
+        cluster = local_cluster(system, root, name=name, settings=settings, with_metrics=with_metrics)
         self._alive.append(cluster)
         self.commands.setdefault(f"{name} cluster", _as_told(cluster.command))
         cluster.start()

@@ -12,6 +12,7 @@ from bench.clients.turn import finish, task, wait_for_sign
 def main() -> None:
     options = task()
     topic, partitions = options["topic"], options["partitions"]
+    value = b"x" * options.get("value_bytes", 100)
     failures: list[str] = []
 
     def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -22,7 +23,7 @@ def main() -> None:
 
     def send_round() -> None:
         for partition in range(partitions):
-            producer.produce(topic, b"x" * 100, partition=partition, on_delivery=on_delivery)
+            producer.produce(topic, value, partition=partition, on_delivery=on_delivery)
 
     send_round()
     left = producer.flush(120)
