@@ -17,7 +17,7 @@ from strandline.log.segment.file_names import SNAPSHOT_SUFFIX, file_stem
 class ProducerSnapshots:
     def __init__(self, directory: Path, disk: Disk, observer: BatchObserver | None) -> None:
         self._directory = directory
-        self._disk = disk
+        self.disk = disk
         self._observer = observer
 
     def _path(self, offset: int) -> Path:
@@ -25,18 +25,18 @@ class ProducerSnapshots:
 
     def offsets(self) -> list[int]:
         """Return the offsets of the snapshots, oldest first."""
-        names = [name for name in self._disk.names(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
+        names = [name for name in self.disk.names(self._directory) if name.endswith(SNAPSHOT_SUFFIX)]
         stems = [name[: -len(SNAPSHOT_SUFFIX)] for name in names]
         return sorted(int(stem) for stem in stems if stem.isdecimal())
 
     def save(self, offset: int) -> None:
         """Keep what the observer knows now, when the log ends at `offset`."""
         if self._observer is not None:
-            self._disk.write_whole(self._path(offset), self._observer.snapshot())
+            self.disk.write_whole(self._path(offset), self._observer.snapshot())
 
     def adopt(self, offset: int, data: bytes) -> None:
         """Keep what another replica knew when its log ended at `offset`."""
-        self._disk.write_whole(self._path(offset), data, sync=True)
+        self.disk.write_whole(self._path(offset), data, sync=True)
 
     def restore(self, *, at_most: int | None, now_ms: int) -> int | None:
         """Load the newest sound snapshot at or below `at_most`. Return its offset, or None if the observer is empty.
@@ -49,9 +49,9 @@ class ProducerSnapshots:
             if at_most is not None and offset > at_most:
                 continue
             try:
-                self._observer.restore(self._disk.read_whole(self._path(offset)), now_ms)
+                self._observer.restore(self.disk.read_whole(self._path(offset)), now_ms)
             except CorruptLog:
-                self._disk.remove(self._path(offset))
+                self.disk.remove(self._path(offset))
                 continue
             return offset
         self._observer.clear()
@@ -63,10 +63,10 @@ class ProducerSnapshots:
         useful = set(base_offsets)
         for offset in self.offsets()[:-1]:
             if offset not in useful:
-                self._disk.remove(self._path(offset))
+                self.disk.remove(self._path(offset))
 
     def remove_beyond(self, end_offset: int) -> None:
         """Remove snapshots of truncated records, so that no recovery finds them."""
         for offset in self.offsets():
             if offset > end_offset:
-                self._disk.remove(self._path(offset))
+                self.disk.remove(self._path(offset))

@@ -32,7 +32,7 @@ class ObjectPartition(Partition):
         # Not before the commit log says so, too.
         self.is_leader = False
         self.log.unsynced = NeverSynced()
-        self.log.disk = cast("Disk", CacheDisk(self.log.disk))
+        self.log.disk = self.log.snapshots.disk = cast("Disk", CacheDisk(self.log.disk))
 
     def configure(self, config: TopicConfig, *, is_only_copy: bool) -> None:
         super().configure(config, is_only_copy=is_only_copy)
