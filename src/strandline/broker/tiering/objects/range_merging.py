@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from strandline.broker.tiering.checkpoint_task import CheckpointTask
 from strandline.broker.tiering.objects.commit_topic import CommitTopic
@@ -18,6 +18,7 @@ from strandline.broker.tiering.objects.range_reading import RangeReader
 from strandline.broker.tiering.remote_cache import RemoteCache
 from strandline.broker.tiering.segment_copy import SegmentCopier
 from strandline.codec.record_batch import check_run, parse_header
+from strandline.log.cache_files import CacheDisk
 from strandline.log.log_loader import open_log
 from strandline.log.partition_log import PartitionLog
 from strandline.log.run_appends import append_fetched
@@ -31,6 +32,7 @@ from strandline.tiers.wal.events import RELEASED, OffsetsMoved
 if TYPE_CHECKING:
     from strandline.broker.environment import Environment
     from strandline.broker.tiering.partition_tier import PartitionTier
+    from strandline.log.disk import Disk
     from strandline.log.log_directory import LogDirectory
     from strandline.partition.partition import Partition
     from strandline.tiers.store.object_store import ObjectStore
@@ -60,10 +62,13 @@ class RangeMerger:
         """Up to which offset segments were found to hold the records, and since when that is known."""
         self._since: dict[Partition, tuple[int, float]] = {}
         """Which segment is the last one, and since when it is known to have records."""
+        self._led_since: dict[Partition, tuple[int, float]] = {}
+        """In which leader epoch this node leads, and since when that is known."""
         self.merged_ranges = 0
 
     def forget(self, partition: Partition) -> None:
         self._since.pop(partition, None)
+        self._led_since.pop(partition, None)
         self._merged_since.pop(partition, None)
 
     async def before_copy(self, tier: PartitionTier, store: ObjectStore) -> None:
@@ -88,13 +93,29 @@ class RangeMerger:
         if is_old or (known is not None and len(known.ranges) >= RANGES_MAX):
             partition_log.roll(self._environment.runtime.now_ms())
 
+    def _is_former_due(self, partition: Partition, known: CommittedPartition) -> bool:
+        """Return whether what former leaders committed is to be merged now.
+
+        Not as soon as this node leads: it may lead a thousand partitions more, and their clients come first.
+        """
+        now, interval_ms = (
+            self._environment.runtime.monotonic(),
+            self._environment.config().strandline_object_merge_interval_ms,
+        )
+        since = self._led_since.get(partition)
+        if since is None or since[0] != partition.leader_epoch:
+            since = self._led_since[partition] = partition.leader_epoch, now
+        # A sealed segment of the local log is copied next, and must not come before what lies below it.
+        has_sealed = len(partition.log.segments) > 1
+        return has_sealed or len(known.ranges) >= RANGES_MAX or (now - since[1]) * 1000 >= interval_ms
+
     def _known(self, partition: Partition) -> CommittedPartition | None:
         return self._commits.fold.partitions.get((partition.topic_id, partition.index))
 
     async def _copy_former(self, tier: PartitionTier, ranges: RangeReader, store: ObjectStore) -> None:
         """Copy what is in objects and not in the local log. Raises StrandlineError or OSError."""
         partition, known = tier.partition, self._known(tier.partition)
-        if known is None or not known.ranges:
+        if known is None or not known.ranges or not self._is_former_due(partition, known):
             return
         start_offset = self._merged_up_to(tier, known)
         # As with segments of the local log, no open transaction reaches into one that is copied.
@@ -133,7 +154,8 @@ class RangeMerger:
         written = open_log(
             path,
             partition.config,
-            disk=environment.disk,
+            # What a crash leaves of it is dropped by the next merge, so nothing of it is synced.
+            disk=cast("Disk", CacheDisk(environment.disk)),
             open_files=self._directory.open_files,
             now_ms=environment.runtime.now_ms(),
             observer=Producers(),
