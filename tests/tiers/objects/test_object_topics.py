@@ -30,7 +30,7 @@ from strandline.tiers.wal.events import COMMIT_TOPIC
 
 RECORDS = 1200
 BEGAN_MS = 1_700_000_000_000
-KINDS = ("local", "tiered", "object")
+KINDS = ("local", "tiered", "object", "wal")
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
 RANGES = 200
 SETTINGS = {
@@ -40,6 +40,7 @@ SETTINGS = {
     "strandline_object_checkpoint_interval_ms": "500",
 }
 OBJECT: dict[str, Any] = {"strandline_storage": "object"}
+WAL: dict[str, Any] = {**OBJECT, "strandline_object_ack": "wal"}
 
 
 class World(NamedTuple):
@@ -59,6 +60,7 @@ def create(log: EmbeddedBroker, suffix: str = "") -> list[str]:
     log.create_topic(f"local{suffix}", **small)
     log.create_topic(f"tiered{suffix}", **settings_of_tiered(retention_ms=-1))
     log.create_topic(f"object{suffix}", **OBJECT, **small, local_retention_bytes=2 * SEGMENT_BYTES)
+    log.create_topic(f"wal{suffix}", **WAL, **small, local_retention_bytes=2 * SEGMENT_BYTES, file_delete_delay_ms=0)
     return [f"{kind}{suffix}" for kind in KINDS]
 
 
@@ -146,10 +148,13 @@ def test_any_range_reads_alike_in_all_kinds(world: World, suffix: str) -> None:
     with Peer(world.log.port) as peer:
         ends = {kind: listed(peer, f"{kind}{suffix}", -1).offset for kind in KINDS}
         assert len(set(ends.values())) == 1, ends
-        seam = listed(peer, f"object{suffix}", EARLIEST_LOCAL).offset
-        assert 0 < seam < ends["local"]
+        seams = [listed(peer, f"{kind}{suffix}", EARLIEST_LOCAL).offset for kind in KINDS[1:]]
+        assert all(0 < seam < ends["local"] for seam in seams), seams
         for number in range(RANGES):
-            offset = rng.randrange(seam - 30, seam + 30) if number % 5 == 0 else rng.randrange(ends["local"])
+            # Every fifth one is near a seam, of each kind in turn.
+            seam = seams[number // 5 % len(seams)]
+            near = range(max(0, seam - 30), min(seam + 30, ends["local"]))
+            offset = rng.randrange(ends["local"]) if number % 5 else rng.choice(near)
             size, committed = rng.choice((1, 200, 3000, 40_000, 300_000)), bool(number % 2)
             found = [fetch(peer, f"{kind}{suffix}", offset, size=size, committed=committed) for kind in KINDS]
             common = min(len(each.records) for each in found)
@@ -165,7 +170,7 @@ def test_clients_read_the_same_transactions(world: World, committed: bool) -> No
         end = listed(peer, "local-txn", -1).offset
     found = [read(world.log.bootstrap, f"{kind}-txn", 0, end, committed=committed) for kind in KINDS]
     assert len(found[0]) > 100
-    assert found[0] == found[1] == found[2]
+    assert found[0] == found[1] == found[2] == found[3]
 
 
 def test_times_are_found_in_all_kinds(world: World) -> None:
