@@ -64,3 +64,14 @@ def test_a_leader_that_has_read_it_knows_the_highest_offset() -> None:
     tier.partition.is_leader = False
     with pytest.raises(NotLeader):
         tier.highest()
+
+
+def test_a_segment_below_the_log_start_is_not_missed_in_the_store() -> None:
+    """Retention moved the log start while it was the last one, so it stays on the disk, and is never copied."""
+    tier = a_tier(ManualRuntime())
+    bases = (0, 10, 30, 60, 90)
+    cast(Any, tier.partition.log).segments = [SimpleNamespace(base_offset=each) for each in bases]
+    cast(Any, tier.partition).log_start_offset = 30
+    assert [each.base_offset for each in tier.lacking()] == [30, 60]
+    cast(Any, tier.partition).log_start_offset = 29
+    assert [each.base_offset for each in tier.lacking()] == [10, 30, 60]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from strandline.broker.tiering.remote_reading import RemoteLog, UnmergedRanges, find_time, read_records, too_late
 from strandline.errors import DiskFailed, NotLeader, StrandlineError
 from strandline.log.maintenance.retention import LocalPolicy
+from strandline.log.segment.segment import Segment
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.partition import Partition
 from strandline.partition.tier import FollowedState, HighestRemote, OnRecords, OnTime, RemoteRecords
@@ -128,6 +130,18 @@ class PartitionTier:
         """Return the first offset that the store lacks, as far as is known here."""
         log = self.partition.log
         return max(self.segments.highest(log.leader_epochs, log.log_end_offset)[0] + 1, 0)
+
+    def lacking(self) -> list[Segment]:
+        """Return the sealed segments that the store lacks.
+
+        Those below the log start are not copied any more, however long they stay on the disk.
+        """
+        copied_up_to, log_start_offset = self.copied_up_to(), self.partition.log_start_offset
+        return [
+            segment
+            for segment, following in pairwise(self.partition.log.segments)
+            if segment.base_offset >= copied_up_to and following.base_offset > log_start_offset
+        ]
 
     # For requests
 

@@ -176,14 +176,7 @@ class TieredStorage:
 
     def _lacking(self) -> list[Segment]:
         """Return the sealed segments of led partitions that the store lacks."""
-        return [
-            segment
-            for tier in self.tiers.values()
-            if tier.is_caught_up
-            for copied_up_to in [tier.copied_up_to()]
-            for segment in tier.partition.log.segments[:-1]
-            if segment.base_offset >= copied_up_to
-        ]
+        return [segment for tier in self.tiers.values() if tier.is_caught_up for segment in tier.lacking()]
 
     def copy_lag(self) -> tuple[int, int]:
         """Return how many sealed segments of led partitions the store lacks, and their bytes."""

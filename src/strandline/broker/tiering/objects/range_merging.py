@@ -61,7 +61,7 @@ class RangeMerger:
         self._merged_since: dict[Partition, tuple[int, float]] = {}
         """Up to which offset segments were found to hold the records, and since when that is known."""
         self._since: dict[Partition, tuple[int, float]] = {}
-        """Which segment is the last one, and since when it is known to have records."""
+        """Which segment is the last one, and since when it is known to have records that readers see."""
         self._led_since: dict[Partition, tuple[int, float]] = {}
         """In which leader epoch this node leads, and since when that is known."""
         self.merged_ranges = 0
@@ -85,7 +85,8 @@ class RangeMerger:
         partition_log, now = partition.log, self._environment.runtime.monotonic()
         base_offset = partition_log.active.base_offset
         since = self._since.get(partition)
-        if since is None or since[0] != base_offset or not partition_log.active.size_bytes:
+        has_none = not partition_log.active.size_bytes or partition.log_start_offset >= partition_log.log_end_offset
+        if since is None or since[0] != base_offset or has_none:
             self._since[partition] = base_offset, now
             return
         known = self._known(partition)
