@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +17,8 @@ from tests.tiers.tiered_nodes import WAIT_S, properties, read, wait_until, water
 
 import strandline
 from strandline.local.embedded_cluster import EmbeddedCluster
+from strandline.quorum.raft.state_files import uuid_text
+from strandline.tiers.wal.events import COMMIT_TOPIC
 
 TOPIC = "orders"
 PARTITIONS = 3
@@ -136,6 +141,50 @@ def test_all_nodes_are_killed_at_once_and_nothing_is_lost(world: World) -> None:
     count = writer.count
     wait_until(lambda: writer.count > count + 100, "records are acknowledged again")
     writer.stop()
+    assert writer.failed == 0
+    for index in range(PARTITIONS):
+        assert world.values(index) == writer.acknowledged[index], index
+
+
+def replace_disk(cluster: EmbeddedCluster, node_id: int) -> None:
+    """Kill a node, and start it with an empty directory that is formatted for it."""
+    cluster.kill(node_id)
+    wait_until(lambda: cluster.leader_of(COMMIT_TOPIC) not in (node_id, -1), "another node leads the commit log")
+    data = cluster.nodes[node_id].data
+    told = (data / "meta.properties").read_text()
+    shutil.rmtree(data)
+    data.mkdir()
+    new = f"directory.id={uuid_text(uuid4())}"
+    (data / "meta.properties").write_text(re.sub(r"directory\.id=.*", new, told))
+    cluster.start(node_id)
+
+
+def wait_whole(cluster: EmbeddedCluster) -> None:
+    for topic in (TOPIC, COMMIT_TOPIC):
+        cluster.wait_in_sync(topic, timeout_s=WAIT_S)
+
+
+@pytest.mark.parametrize("disks", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_lost_commit_log_comes_back_from_another_broker(world: World, disks: int) -> None:
+    """The broker that led the log loses its disk with it, and leads partitions again when it has read it elsewhere."""
+    cluster = world.cluster
+    writer = Writer(world.bootstrap)
+    try:
+        for _ in range(disks):
+            count = writer.count
+            wait_until(lambda: writer.count > count + 100, "records are acknowledged")  # noqa: B023
+            lost = cluster.leader_of(COMMIT_TOPIC)
+            replace_disk(cluster, lost)
+            wait_whole(cluster)
+            # The other two go one after the other, so that the log is read from the broker that had lost it.
+            for other in [each for each in cluster.nodes if each != lost]:
+                cluster.kill(other)
+                count = writer.count
+                wait_until(lambda: writer.count > count + 50, "the others acknowledge")  # noqa: B023
+                cluster.start(other)
+                wait_whole(cluster)
+    finally:
+        writer.stop()
     assert writer.failed == 0
     for index in range(PARTITIONS):
         assert world.values(index) == writer.acknowledged[index], index
