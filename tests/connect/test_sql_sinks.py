@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +33,8 @@ from strandline.connect.schema import (
     struct,
 )
 from strandline.connect.sink import RecordList
+from strandline.connect.sinks.sql.rows import RowMaker
+from strandline.connect.sinks.sql.settings import SqlSinkConfig
 from strandline.connect.tasks.tolerance import TASK_PUT, BadRecord
 
 __all__ = ["server", "target"]
@@ -355,3 +358,47 @@ def test_only_files_that_the_worker_allows_are_opened(tmp_path: Path) -> None:
 )
 def test_a_failed_record_is_named_once(said: str) -> None:
     assert str(BadRecord(TASK_PUT, "t-0 at offset 3", RecordFailed(said))).count("t-0 at offset 3") == 1
+
+
+def test_records_that_are_rows_as_they_stand_are_made_rows_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole batches are looked at first, and records by themselves where something is unusual."""
+    given = {"name": "t", "connection.url": "postgresql://", "pk.mode": "record_value", "pk.fields": "id"}
+    maker = RowMaker(SqlSinkConfig(given))
+    schema = struct({"id": INT64, "name": STRING, "note": OPTIONAL_STRING})
+    whole = [{"id": each, "name": f"name {each}", "note": None} for each in range(20)]
+    placeholder = "__debezium_unavailable_value"
+    cases = [
+        whole,
+        [*whole, whole[3]],
+        [*whole, {"id": 77, "name": placeholder, "note": "here"}],
+        [*whole, {"id": True, "name": "a boolean is no number", "note": None}],
+        [*whole, {"id": 78, "name": "without a note"}],
+    ]
+    for known in (schema, None):
+        for values in cases:
+            records = [record(offset, None, each, value_schema=known) for offset, each in enumerate(values)]
+            (plain,) = maker.tables(records)
+            with monkeypatch.context() as patched:
+                patched.setattr(RowMaker, "_plain", lambda self, records: None)
+                (alone,) = maker.tables(records)
+            assert plain == alone
+    missing = [record(0, None, {"id": 1, "name": "a"}), record(1, None, {"name": "b"})]
+    with pytest.raises(RecordFailed, match="has no id in its value"):
+        maker.tables(missing)
+
+
+def test_numbers_arrive_as_they_are(target: Target) -> None:
+    """Also those at the ends of their types, beside nulls and without."""
+    schema = struct({"id": INT64, "small": replace(INT32, optional=True), "number": replace(FLOAT64, optional=True)})
+    floats = [0.1, -0.0, 1e308, 5e-324, float("inf"), 1 / 3]
+    whole = [2**31 - 1, -(2**31), 0, 1, -1, 7]
+    sink = target.sink(pk_mode="record_value", pk_fields="id")
+    ids = [2**63 - 1, -(2**63), 0, 1, -1, 5]
+    values = [{"id": id_, "small": n, "number": f} for id_, n, f in zip(ids, whole, floats, strict=True)]
+    sink.write(RecordList(record(offset, None, each, value_schema=schema) for offset, each in enumerate(values)))
+    with_nulls = [{**each, "small": None} if at % 2 else {**each, "number": None} for at, each in enumerate(values)]
+    found = target.query("select id, small, number from orders order by id")
+    assert found == sorted((each["id"], each["small"], each["number"]) for each in values)
+    sink.write(RecordList(record(9 + at, None, each, value_schema=schema) for at, each in enumerate(with_nulls)))
+    found = target.query("select id, small, number from orders order by id")
+    assert found == sorted((each["id"], each["small"], each["number"]) for each in with_nulls)

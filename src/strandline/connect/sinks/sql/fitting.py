@@ -170,6 +170,8 @@ def _check_required(fitting: Fitting, table: TableRows, shape: TableShape) -> No
         if not column.is_required:
             continue
         values = fitting.values.get(column.name)
+        if values is not None and None not in values:
+            continue
         for index, row in enumerate(table.rows):
             if row.is_delete or column.name in row.unchanged:
                 continue

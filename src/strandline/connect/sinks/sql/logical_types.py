@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -99,6 +99,19 @@ class RowValues:
         """Return a value that has no fields."""
         convert = None if schema is None or value is None else conversion_of(schema)
         return value if convert is None else _applied(record, convert, "value", value)
+
+    def stay(self, schema: Schema | None, values: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether all fields of structs of one schema are the values of their columns, as they are."""
+        if schema is None or not schema.fields:
+            return not self._raw or not any(self._text in each.values() for each in values)
+        plan = self._plans(schema)
+        try:
+            return not plan.converts and all(
+                {each.get(name) for each in values}.isdisjoint(marks) for name, marks in plan.marks
+            )
+        except TypeError:
+            # A map or an array, which is compared one by one.
+            return False
 
     def fields(
         self, record: SinkRecord, schema: Schema | None, fields: Mapping[str, Any]

@@ -1,18 +1,21 @@
 """Writes records into tables of PostgreSQL.
 
-The values of a column are sent as one text, and `insert ... select from unnest(string_to_array(...), ...) on conflict`
-makes rows of them: one statement and one round trip for a batch, without a staging table.
+A column is sent as one array, of numbers as PostgreSQL holds them or of texts, and `insert ... select from unnest(...)
+on conflict` makes rows of them: one statement and one round trip for a batch, without a staging table.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 from uuid import uuid4
 
 import psycopg
+from psycopg.adapt import Dumper
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
 
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RecordFailed, RetriableFailure
 from strandline.connect.paths import PathRules
@@ -53,6 +56,52 @@ _PASSING: Final = ("08", "25006", "40", "53", "55P03", "57", "58")
 """Classes and codes of SQLSTATE that pass by themselves: connections, read only, conflicts, resources, shut-downs."""
 _CHANGED: Final = ("42P01", "42703", "42804", "0A000", "42P07", "42701")
 """Tables or columns that are missing, have another type, or were just created by another task."""
+
+
+class _BigintArray(bytes):
+    """An array of bigint as PostgreSQL takes it."""
+
+
+class _DoubleArray(bytes):
+    """An array of double precision as PostgreSQL takes it."""
+
+
+class _BigintArrayDumper(Dumper):
+    format = Format.BINARY
+    oid = 1016
+
+    def dump(self, obj: Any) -> bytes:
+        return bytes(obj)
+
+
+class _DoubleArrayDumper(_BigintArrayDumper):
+    oid = 1022
+
+
+_ARRAY_HEAD: Final = struct.Struct(">iiiii")
+"""Dimensions, whether there are nulls, the type of the elements, their number, and the first index."""
+_NULL: Final = struct.pack(">i", -1)
+
+
+class _Packing(NamedTuple):
+    """How an array of numbers is packed."""
+
+    element: int
+    """The object id of the type of its elements."""
+    letter: str
+    """Their format, for `struct`."""
+    kind: type[bytes]
+    sql_type: str
+
+
+_BIGINTS: Final = _Packing(20, "q", _BigintArray, "bigint[]")
+_PACKED: Final = {
+    ColumnType.SMALLINT: _BIGINTS,
+    ColumnType.INTEGER: _BIGINTS,
+    ColumnType.BIGINT: _BIGINTS,
+    ColumnType.DOUBLE: _Packing(701, "d", _DoubleArray, "double precision[]"),
+}
+"""Types whose values are packed. Others are sent as texts."""
 
 
 class PostgresDatabase(ArrayDatabase):
@@ -110,10 +159,13 @@ class PostgresDatabase(ArrayDatabase):
         own = {name: value for name, value in self._options.items() if value is not None and name not in given}
         try:
             # Not prepared, because a pooler may give each transaction another server process.
-            return psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **own)
+            connection = psycopg.connect(self._url, autocommit=True, prepare_threshold=None, **own)
         except psycopg.OperationalError as error:
             kind = ConnectFailed if any(each in str(error) for each in _REFUSED) else RetriableFailure
             raise kind(f"PostgreSQL cannot be connected to: {_said(error)}") from error
+        connection.adapters.register_dumper(_BigintArray, _BigintArrayDumper)
+        connection.adapters.register_dumper(_DoubleArray, _DoubleArrayDumper)
+        return connection
 
     def failure_of(self, error: Exception) -> ConnectFailed:
         state = getattr(error, "sqlstate", None) or ""
@@ -204,13 +256,19 @@ class PostgresDatabase(ArrayDatabase):
     def source(self, columns: Sequence[TableColumn]) -> str:
         cast = ", ".join(f"c{index}::{each.sql_type} as {self.quoted(each.name)}" for index, each in enumerate(columns))
         names = ", ".join(f"c{index}" for index in range(len(columns)))
-        arrays = ", ".join(["string_to_array(%s::text, %s, %s)"] * len(columns))
+        arrays = ", ".join(
+            f"%s::{_PACKED[each.type].sql_type}" if each.type in _PACKED else "string_to_array(%s::text, %s, %s)"
+            for each in columns
+        )
         return f"select {cast} from unnest({arrays}) as u({names}) limit %s"
 
     def run_arrays(self, statement: str, columns: Sequence[TableColumn], values: list[Any]) -> list[tuple[Any, ...]]:
         parameters: list[Any] = []
         for column, encoded in zip(columns, values, strict=True):
-            parameters += _joined(encoded, _TEXTS.get(column.type))
+            if column.type in _PACKED:
+                parameters.append(_packed(encoded, column.type))
+            else:
+                parameters += _joined(encoded, _TEXTS.get(column.type))
         return self.run(statement, [*parameters, len(values[0])])
 
     def readable(self, column: TableColumn) -> str:
@@ -236,6 +294,20 @@ class PostgresDatabase(ArrayDatabase):
 
 def _kind(sql_type: str) -> ColumnType:
     return ColumnType.ARRAY if sql_type.endswith("[]") else _TYPES.get(sql_type, ColumnType.OTHER)
+
+
+def _packed(values: Sequence[Any], kind: ColumnType) -> bytes:
+    """Return a column of numbers as an array that the server need not parse."""
+    packing = _PACKED[kind]
+    has_nulls = None in values
+    head = _ARRAY_HEAD.pack(1, has_nulls, packing.element, len(values), 1)
+    if has_nulls:
+        one = struct.Struct(f">i{packing.letter}")
+        return packing.kind(head + b"".join(_NULL if each is None else one.pack(8, each) for each in values))
+    # Each is preceded by its size.
+    pairs = [8] * (2 * len(values))
+    pairs[1::2] = values
+    return packing.kind(head + struct.pack(f">{f'i{packing.letter}' * len(values)}", *pairs))
 
 
 def _joined(values: Sequence[Any], text: Callable[[Any], str] | None) -> tuple[str, str, str]:
@@ -279,11 +351,7 @@ def _array_text(value: Any) -> str:
 
 _TEXTS: Final[dict[ColumnType, Callable[[Any], str]]] = {
     ColumnType.BOOLEAN: lambda value: "t" if value else "f",
-    ColumnType.SMALLINT: str,
-    ColumnType.INTEGER: str,
-    ColumnType.BIGINT: str,
     ColumnType.REAL: repr,
-    ColumnType.DOUBLE: repr,
     ColumnType.NUMERIC: str,
     ColumnType.BYTES: _other_text,
     ColumnType.DATE: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -63,11 +63,14 @@ class RowMaker:
             found = self._names[topic] = self._format.name(topic)
         return found
 
-    def tables(self, records: Iterable[SinkRecord]) -> list[TableRows]:
+    def tables(self, records: Sequence[SinkRecord]) -> list[TableRows]:
         """Return the rows by table. Of a key only the last record is left, unless each is inserted.
 
         Raise RecordFailed for a record that has no row.
         """
+        plain = self._plain(records)
+        if plain is not None:
+            return [plain]
         found: dict[tuple[TableName, tuple[str, ...]], dict[Any, Row]] = {}
         # By topic first, because texts are compared faster; several topics may have one table.
         by_topic: dict[tuple[str, tuple[str, ...]], dict[Any, Row]] = {}
@@ -84,6 +87,23 @@ class RowMaker:
                 older = rows.pop(identity, None)
                 rows[identity] = row if older is None or not row.unchanged else _completed(row, older)
         return [TableRows(name, keys, list(rows.values())) for (name, keys), rows in found.items()]
+
+    def _plain(self, records: Sequence[SinkRecord]) -> TableRows | None:
+        """Return the rows of a batch whose records are rows as they stand, as most are; None if it is not like that.
+
+        Then one question to a column replaces one to each record.
+        """
+        if not self._has_own_key or self._is_inserting or len(self._pk_fields) > 1:
+            return None
+        values = [each.value for each in records]
+        if set(map(type, values)) != {dict} or len({(each.topic, id(each.value_schema)) for each in records}) > 1:
+            return None
+        identities = [each.get(self._pk_fields[0]) for each in values]
+        if not set(map(type, identities)) <= {int, str} or len(set(identities)) < len(identities):
+            return None
+        if not self._values.stay(records[0].value_schema, values):
+            return None
+        return TableRows(self.name(records[0].topic), self._pk_fields, list(map(Row, records, values)))
 
     def row(self, record: SinkRecord) -> tuple[tuple[str, ...], Row]:
         """Return the columns of a record's key, and its row."""
