@@ -215,7 +215,7 @@ def test_a_worker_that_is_killed_loses_nothing_and_doubles_nothing(kind: str, po
         try:
             deadline = time.monotonic() + WAIT_S
             while not fault.exists():
-                assert worker.poll() is None, "the worker ended before the fault"
+                assert worker.poll() is None, f"the worker ended before the fault: {worker.communicate()}"
                 assert time.monotonic() < deadline, "the fault was not reached"
                 time.sleep(0.05)
         finally:
