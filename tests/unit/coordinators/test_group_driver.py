@@ -10,7 +10,7 @@ import pytest
 from tests.unit.coordinators.world import Asked, MemoryPartition, World
 
 from strandline.broker.coordinating import coordinator_context, pending_appends
-from strandline.broker.coordinating.coordinator_runtime import is_due, leads
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorTopicOfNode
 from strandline.codec.messages.heartbeat_request import HeartbeatRequest
 from strandline.codec.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from strandline.codec.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
@@ -448,19 +448,24 @@ def test_a_node_leads_where_its_image_and_its_partition_agree() -> None:
     environment: Any = SimpleNamespace(
         node_id=1, image=lambda: SimpleNamespace(partition=lambda topic, index: {("t", 0): image}.get((topic, index)))
     )
-    assert leads(environment, first)
-    assert not is_due(environment, first, "t", 0)
-    assert not leads(environment, second), "it was deleted, and made again with fewer partitions"
-    assert not is_due(environment, second, "t", 1)
+    parts: dict[int, Any] = {0: first, 1: second}
+    topic = CoordinatorTopicOfNode(environment, lambda _, index: parts.get(index), "t", lambda _: 2)
+    assert topic.is_led(0)
+    assert not topic.is_due(0)
+    assert not topic.is_led(1), "it was deleted, and made again with fewer partitions"
+    assert not topic.is_due(1)
     image.leader_epoch = 6
-    assert not leads(environment, first), "another led in between"
-    assert is_due(environment, first, "t", 0)
-    assert is_due(environment, None, "t", 0), "its log is not there yet"
+    assert not topic.is_led(0), "another led in between"
+    assert topic.is_due(0)
+    parts.clear()
+    assert topic.is_due(0), "its log is not there yet"
+    parts[0] = first
     first.log.failure = OSError(5, "input/output error")
-    assert not is_due(environment, first, "t", 0)
+    assert not topic.is_due(0)
     image.leader_epoch, image.leader = 4, 2
-    assert not leads(environment, first)
-    assert not is_due(environment, None, "t", 0)
+    assert not topic.is_led(0)
+    parts.clear()
+    assert not topic.is_due(0)
 
 
 def test_a_deleted_topic_is_forgotten(world: World) -> None:

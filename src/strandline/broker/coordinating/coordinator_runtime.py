@@ -7,8 +7,10 @@ from typing import Any, Generic, Protocol
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext, ShardT, waiting_of
 from strandline.broker.environment import Environment
+from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode
 from strandline.partition.partition import Partition
+from strandline.quorum.image.parts import PartitionImage
 
 FindPartition = Callable[[str, int], Partition | None]
 """Returns a partition that has a replica on this broker, by topic and index."""
@@ -30,20 +32,45 @@ class CoordinatorTopic(Protocol):
         """Whether the node's image has it lead the partition, which it does not do yet."""
 
 
-def leads(environment: Environment, partition: Partition | None) -> bool:
-    """Return whether this broker leads the partition, and its image says so of the same leader epoch."""
-    if partition is None or not partition.is_leader:
-        return False
-    image = environment.image().partition(partition.topic, partition.index)
-    return image is not None and image.leader == environment.node_id and image.leader_epoch == partition.leader_epoch
+class CoordinatorTopicOfNode:
+    """An internal topic of a real node."""
 
+    def __init__(
+        self, environment: Environment, partition: FindPartition, name: str, count_of_new: Callable[[BrokerConfig], int]
+    ) -> None:
+        self._environment = environment
+        self._partition = partition
+        self._name = name
+        self._count_of_new = count_of_new
 
-def is_due(environment: Environment, partition: Partition | None, topic: str, index: int) -> bool:
-    """Return whether this broker leads the partition by its image, and is about to do so."""
-    if partition is not None and (partition.log.failure is not None or leads(environment, partition)):
-        return False
-    image = environment.image().partition(topic, index)
-    return image is not None and image.leader == environment.node_id
+    def partition_count(self) -> int:
+        topic = self._environment.image().topic_by_name(self._name)
+        return len(topic.partitions) if topic is not None else self._count_of_new(self._environment.config())
+
+    def partition(self, index: int) -> Partition | None:
+        partition = self._partition(self._name, index)
+        return partition if partition is not None and partition.is_leader else None
+
+    def is_led(self, index: int) -> bool:
+        partition = self.partition(index)
+        if partition is None:
+            return False
+        image = self._led_image(index)
+        return image is not None and image.leader_epoch == partition.leader_epoch
+
+    def is_due(self, index: int) -> bool:
+        partition = self._partition(self._name, index)
+        if partition is not None and partition.log.failure is not None:
+            return False
+        return self._led_image(index) is not None and not self.is_led(index)
+
+    def _led_image(self, index: int) -> PartitionImage | None:
+        """Return the partition as the node's image has it, if that has this broker lead it."""
+        image = self._environment.image().partition(self._name, index)
+        return image if image is not None and image.leader == self._environment.node_id else None
+
+    def hash_level(self) -> int:
+        return self._environment.image().coordinator_hash
 
 
 class CoordinatorRuntime(Generic[ShardT]):

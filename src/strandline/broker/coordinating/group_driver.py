@@ -9,10 +9,14 @@ import logging
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, is_due, leads
+from strandline.broker.coordinating.coordinator_runtime import (
+    CoordinatorRuntime,
+    CoordinatorTopic,
+    CoordinatorTopicOfNode,
+)
 from strandline.broker.coordinating.group_log import GroupLog
 from strandline.broker.coordinating.group_topics import TopicsOfNode, overrides_of_group
 from strandline.broker.coordinating.pending_appends import InternalPartition, OnCommitted
@@ -43,9 +47,6 @@ from strandline.handlers.support.auto_creation import create_missing
 from strandline.handlers.support.context import BrokerServices
 from strandline.handlers.support.services import EncodedWait
 from strandline.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from strandline.partition.partition import Partition
 
 log = logging.getLogger("strandline.groups")
 
@@ -120,23 +121,14 @@ def group_config(
     )
 
 
-class OffsetsTopic(Protocol):
+class OffsetsTopic(CoordinatorTopic, Protocol):
     """`__consumer_offsets` as this node sees it."""
-
-    def partition_count(self) -> int:
-        """Of the topic if it exists, else what it will be created with."""
 
     def hash_level(self) -> int:
         """Which hash finds the partition of a group; the same as long as the cluster exists."""
 
     def partition(self, index: int) -> InternalPartition | None:
         """The partition if this node leads it."""
-
-    def is_led(self, index: int) -> bool:
-        """Whether the node's image has it lead the partition in the epoch in which it does."""
-
-    def is_due(self, index: int) -> bool:
-        """Whether the node's image has it lead the partition, which it does not do yet."""
 
     def create(self) -> None:
         """Have the topic created if it does not exist; returns at once."""
@@ -269,31 +261,14 @@ def _step(hosted: CoordinatorContext[GroupShard], event: TopicDeleted, is_loaded
         hosted.step(event)
 
 
-class OffsetsTopicOfNode:
+class OffsetsTopicOfNode(CoordinatorTopicOfNode):
     """`__consumer_offsets` of a real node."""
 
     def __init__(self, environment: Environment, services: BrokerServices) -> None:
-        self._environment = environment
-        self._services = services
-
-    def partition_count(self) -> int:
-        topic = self._environment.image().topic_by_name(CONSUMER_OFFSETS_TOPIC)
-        return len(topic.partitions) if topic is not None else self._environment.config().offsets_topic_num_partitions
-
-    def hash_level(self) -> int:
-        return self._environment.image().coordinator_hash
-
-    def partition(self, index: int) -> Partition | None:
-        partition = self._services.partition(CONSUMER_OFFSETS_TOPIC, index)
-        return partition if partition is not None and partition.is_leader else None
-
-    def is_led(self, index: int) -> bool:
-        return leads(self._environment, self._services.partition(CONSUMER_OFFSETS_TOPIC, index))
-
-    def is_due(self, index: int) -> bool:
-        return is_due(
-            self._environment, self._services.partition(CONSUMER_OFFSETS_TOPIC, index), CONSUMER_OFFSETS_TOPIC, index
+        super().__init__(
+            environment, services.partition, CONSUMER_OFFSETS_TOPIC, lambda config: config.offsets_topic_num_partitions
         )
+        self._services = services
 
     def create(self) -> None:
         create_missing(self._services, [CONSUMER_OFFSETS_TOPIC], _log_failure)

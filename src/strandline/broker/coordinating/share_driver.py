@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, is_due, leads
+from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, CoordinatorTopicOfNode, FindPartition
 from strandline.broker.coordinating.group_topics import TopicsOfNode
 from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns
@@ -34,13 +34,18 @@ log = logging.getLogger("strandline.shares")
 class ShareDriver(CoordinatorRuntime[ShareShard]):
     """The share partitions whose state this broker keeps."""
 
-    _topic: ShareTopicOfNode
+    _topic: CoordinatorTopicOfNode
 
     def __init__(self, environment: Environment, partition: FindPartition) -> None:
         super().__init__()
         self._runtime = environment.runtime
         self._config = share_config(environment.config())
-        self._topic = ShareTopicOfNode(environment, partition)
+        self._topic = CoordinatorTopicOfNode(
+            environment,
+            partition,
+            SHARE_GROUP_STATE_TOPIC,
+            lambda config: config.share_coordinator_state_topic_num_partitions,
+        )
         self._topics = TopicsOfNode(environment.image)
 
     def partition_index(self, key: str) -> int:
@@ -75,32 +80,6 @@ class ShareDriver(CoordinatorRuntime[ShareShard]):
         self._hosted[index] = hosted
         hosted.load_more()
         return self._hosted.get(index)
-
-
-class ShareTopicOfNode:
-    """`__share_group_state` of a real node."""
-
-    def __init__(self, environment: Environment, partition: FindPartition) -> None:
-        self._environment = environment
-        self._partition = partition
-
-    def partition_count(self) -> int:
-        topic = self._environment.image().topic_by_name(SHARE_GROUP_STATE_TOPIC)
-        if topic is not None:
-            return len(topic.partitions)
-        return self._environment.config().share_coordinator_state_topic_num_partitions
-
-    def partition(self, index: int) -> Partition | None:
-        partition = self._partition(SHARE_GROUP_STATE_TOPIC, index)
-        return partition if partition is not None and partition.is_leader else None
-
-    def is_led(self, index: int) -> bool:
-        return leads(self._environment, self._partition(SHARE_GROUP_STATE_TOPIC, index))
-
-    def is_due(self, index: int) -> bool:
-        return is_due(
-            self._environment, self._partition(SHARE_GROUP_STATE_TOPIC, index), SHARE_GROUP_STATE_TOPIC, index
-        )
 
 
 def _records_of(columns: Columns) -> Iterator[LoggedRecord]:

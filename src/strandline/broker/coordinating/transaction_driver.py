@@ -11,10 +11,15 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
-from strandline.broker.coordinating.coordinator_runtime import CoordinatorRuntime, FindPartition, is_due, leads
+from strandline.broker.coordinating.coordinator_runtime import (
+    CoordinatorRuntime,
+    CoordinatorTopic,
+    CoordinatorTopicOfNode,
+    FindPartition,
+)
 from strandline.broker.coordinating.marker_sender import MarkerSender, WaitingMarker
 from strandline.broker.coordinating.pending_appends import InternalPartition
 from strandline.broker.coordinating.transaction_verification import OnVerified, Place, TransactionVerification
@@ -37,9 +42,6 @@ from strandline.handlers.support.context import BrokerServices
 from strandline.observability.log_lines import fields
 from strandline.quorum.image.cluster_image import TRANSACTION_VERSION
 from strandline.runtime.runtime import Runtime
-
-if TYPE_CHECKING:
-    from strandline.partition.partition import Partition
 
 log = logging.getLogger("strandline.transactions")
 
@@ -78,20 +80,11 @@ class CoordinatorPartition(InternalPartition, Protocol):
     leader_epoch: int
 
 
-class TransactionTopic(Protocol):
+class TransactionTopic(CoordinatorTopic, Protocol):
     """`__transaction_state` as this node sees it."""
-
-    def partition_count(self) -> int:
-        """Of the topic if it exists, else what it will be created with."""
 
     def partition(self, index: int) -> CoordinatorPartition | None:
         """The partition if this node leads it."""
-
-    def is_led(self, index: int) -> bool:
-        """Whether the node's image has it lead the partition in the epoch in which it does."""
-
-    def is_due(self, index: int) -> bool:
-        """Whether the node's image has it lead the partition, which it does not do yet."""
 
     def hash_level(self) -> int:
         """Which hash finds the partition of an id; the same as long as the cluster exists."""
@@ -272,35 +265,13 @@ class TransactionDriver(CoordinatorRuntime[TransactionShard]):
         self._next_producer_id(on_id)
 
 
-class TransactionTopicOfNode:
+class TransactionTopicOfNode(CoordinatorTopicOfNode):
     """`__transaction_state` of a real node."""
 
     def __init__(self, environment: Environment, partition: FindPartition) -> None:
-        self._environment = environment
-        self._partition = partition
-
-    def partition_count(self) -> int:
-        topic = self._environment.image().topic_by_name(TRANSACTION_STATE_TOPIC)
-        return (
-            len(topic.partitions)
-            if topic is not None
-            else self._environment.config().transaction_state_log_num_partitions
+        super().__init__(
+            environment, partition, TRANSACTION_STATE_TOPIC, lambda config: config.transaction_state_log_num_partitions
         )
-
-    def partition(self, index: int) -> Partition | None:
-        partition = self._partition(TRANSACTION_STATE_TOPIC, index)
-        return partition if partition is not None and partition.is_leader else None
-
-    def is_led(self, index: int) -> bool:
-        return leads(self._environment, self._partition(TRANSACTION_STATE_TOPIC, index))
-
-    def is_due(self, index: int) -> bool:
-        return is_due(
-            self._environment, self._partition(TRANSACTION_STATE_TOPIC, index), TRANSACTION_STATE_TOPIC, index
-        )
-
-    def hash_level(self) -> int:
-        return self._environment.image().coordinator_hash
 
     def transaction_version(self) -> int:
         return self._environment.image().features.get(TRANSACTION_VERSION, 0)
