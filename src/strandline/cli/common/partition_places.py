@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from strandline.cli.common.client import Cluster
@@ -175,7 +176,7 @@ def offsets_of(
                 time.sleep(_PAUSE_S)
             if attempt or leaders is None:
                 names = {topic for topic, _ in left}
-                leaders = client.retried("read the metadata", lambda: _read_leaders(client, names)).by_place()  # noqa: B023
+                leaders = client.retried("read the metadata", partial(_read_leaders, client, names)).by_place()
             left = _ask_leaders(client, leaders, left, found, timestamp, isolation, is_last=attempt == _ATTEMPTS - 1)
     return found
 
