@@ -1,4 +1,4 @@
-"""For all tests: examples of Hypothesis have no time limit, and what Python compiles is kept.
+"""For all tests: examples of Hypothesis have no time limit, what Python compiles is kept, kafka-python is mended.
 
 A machine may be busy with four lanes at once, so no example can say how long it may take. Where slow tests are left
 out, Hypothesis tries fewer examples, too, and where lengthy tests are left out, only a handful. A test that needs more
@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import kafka_python  # noqa: F401 - imported for what it does
 
 BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("whole", BUSY)

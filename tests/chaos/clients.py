@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Sequence
 
 from confluent_kafka import Consumer, Producer
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
+from kafka.errors import KafkaError as KafkaPythonError
 
 from strandline.ids import TopicPartition
 from strandline.testing.client_threads import (
@@ -18,13 +20,6 @@ from strandline.testing.client_threads import (
 )
 from strandline.testing.history import Assign, Op, Poll
 from strandline.testing.recorder import Recorder
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer
-    from kafka import TopicPartition as KafkaPythonPartition
-    from kafka.errors import KafkaError as KafkaPythonError
 
 REWIND_RECORDS = 2_000
 """How far back a reader goes at most: it shall read again, not everything for ever."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigSourceType, OffsetSpec
+from kafka.errors import KafkaError
 from tests.clients.client import (
     NO_LIMITS,
     WAIT_S_MAX,
@@ -22,13 +24,6 @@ from tests.clients.client import (
     read_all,
     until,
 )
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-    from kafka.admin import AlterConfigOp, ConfigResource, ConfigSourceType, OffsetSpec
-    from kafka.errors import KafkaError
 
 _POLL_MS = 100
 _TIMEOUT_MS = int(WAIT_S_MAX * 1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -17,13 +16,9 @@ import strandline
 
 pytest.importorskip("cryptography")
 
+from kafka import KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from tests.unit.security.sasl.test_jwt import CLAIMS, KEYS, OTHER, RSA, token  # needs cryptography
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaProducer
-    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 TOPIC = "tokens"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,13 +12,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, UserScramCredentialUpsertion
 from confluent_kafka.admin import ScramMechanism as Mechanism
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 import strandline
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 USER, PASSWORD = "alice", "a secret, with =2C and =3D"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 import sqlite3
 import threading
-import warnings
 from typing import Any
 
 import aiokafka
+import kafka
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -22,11 +22,6 @@ from strandline.connect.records import Header, SinkRecord
 from strandline.effects import id_of, place_of
 from strandline.outbox import sessions
 from strandline.queue import QueueTask
-
-with warnings.catch_warnings():
-    # kafka-python calls what Python has deprecated.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import kafka
 
 
 def task(offset: int, *headers: tuple[str, bytes | None]) -> QueueTask:

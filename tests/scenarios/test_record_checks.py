@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import struct
-import warnings
 from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
 from tests.hostile.batches import batch, produce, with_fields, with_records
 from tests.hostile.peer import ROUTES, Peer, answer_of, request
 
@@ -24,12 +25,6 @@ from strandline.codec.messages.produce_request import PartitionProduceData
 from strandline.codec.messages.produce_response import PartitionProduceResponse
 from strandline.errors import ErrorCode
 from strandline.local.embedded_broker import EmbeddedBroker
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaProducer
-    from kafka.errors import KafkaError as KafkaPythonError
 
 PRODUCE, VERSION = 0, 9
 TOPIC, BROKER = 2, 4

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
 from tests.clients.groups.member_main import run
 from tests.clients.groups.telling import Place, Teller, Wanted
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-    from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import KafkaError
 
 _POLL_MS = 1000
 """Long: 3.0.12 may lose an assignment that comes between two polls, and then turns in a circle until it is fenced."""

@@ -12,21 +12,16 @@ import ssl
 import subprocess
 import time
 import uuid
-import warnings
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as Place
+from kafka.net.sasl.oauth import AbstractTokenProvider
 from tests.clients.secured.every_mechanism import CELLS, PASSWORD, PASSWORDS, TOPIC, USER, Cell, EveryMechanism
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer
-    from kafka import TopicPartition as Place
-    from kafka.net.sasl.oauth import AbstractTokenProvider
 
 TIMEOUT_S = 60
 WITH_TLS = [cell for cell in CELLS if cell.has_tls]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka.errors import BrokerResponseError, KafkaError, TransactionAbortableError
 from tests.clients.transactions.client import TIMEOUT_MS, WAIT_S_MAX, Positions, Record, Refused, Values
 from tests.clients.transactions.transforming import MemberAndProducer
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
-    from kafka.errors import BrokerResponseError, KafkaError, TransactionAbortableError
 
 _POLL_MS = 200
 _JOIN_MS = 10_000

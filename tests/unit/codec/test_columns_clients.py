@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import warnings
 from collections.abc import Callable
 from types import ModuleType
 
@@ -13,16 +12,12 @@ from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from confluent_kafka import Producer
 from hypothesis import given, settings
+from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
+from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 from kio.records.readers import read_batch
 from tests.unit.codec.columns_cases import RECORDS, TWINS, numbered, order_feed, using
 
 from strandline.codec.columns import Compression, Record, decode_batch, encode_batch, records_of
-
-with warnings.catch_warnings():
-    # It reads its own schemas by a deprecated call; our warnings are errors, its are not ours.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
-    from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
 BUILDERS = {"kafka-python": KafkaPythonBuilder, "aiokafka": AiokafkaBuilder}
 READERS = {"kafka-python": KafkaPythonBatch, "aiokafka": AiokafkaBatch}

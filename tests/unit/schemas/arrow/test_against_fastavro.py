@@ -245,6 +245,11 @@ def without_doubles(value: Any) -> Any:
     case=({"type": "record", "name": "R", "fields": [{"name": "f0", "type": "bytes"}]},) * 2 + ([{"f0": b"x"}],),
     ways=[("set", 0, b"\xff" * 10)],
 )
+@example(
+    # A length that reaches behind all values.
+    case=({"type": "record", "name": "R", "fields": [{"name": "f0", "type": "string"}]},) * 2 + ([{"f0": "x"}],),
+    ways=[("set", 0, b"\x7e")],
+)
 def test_spoilt_values_are_refused_or_read_the_same(
     twin: ModuleType, case: tuple[Any, Any, list[Any]], ways: list[tuple[str, int, bytes]]
 ) -> None:
