@@ -74,7 +74,7 @@ def test_nothing_below_the_last_checkpoint_is_lost_with_all_disks(seed: int) -> 
         play.until(lambda: committed() > end_offset + 100, "a checkpoint of the next leader has more", 120.0)
         play.rest(play.random.uniform(0.0, 8.0))
         truth = play.run.invariants.partitions[key[0].bytes, 0]
-        # No broker knows anything of the records any more, so nobody is asked for them.
+        # No broker knows anything of the records any more, so the test does not ask for them.
         play.is_over = True
         for each in play.cluster.nodes.values():
             each.power_cut()

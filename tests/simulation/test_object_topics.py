@@ -117,6 +117,11 @@ def test_a_transaction_whose_marker_only_the_local_log_has_is_told() -> None:
     survives_in_store(stored(1090, {"kill": 3, "pause": 3, "isolate": 2, "stop": 1}, safety_s=25.0))
 
 
+@pytest.mark.slow
+def test_a_former_leader_commits_while_the_next_one_claims() -> None:
+    survives_in_store(stored(26, {"pause": 4, "isolate": 4}))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_store_that_loses_answers_and_uploads(seed: int) -> None:
     survives_in_store(stored(seed, {"lost store answers": 3, "cut uploads": 3, "late lists": 2, "kill": 2}))

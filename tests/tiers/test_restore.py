@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -184,8 +185,10 @@ def test_a_second_cluster_reads_and_never_writes(tmp_path: Path) -> None:
     with strandline.embedded(data=data, properties=settings(store)) as log:
         log.create_topic("orders", **settings_of_tiered(retention_ms=-1))
         values = [rng.randbytes(500) for _ in range(RECORDS)]
+        began = time.monotonic()
         fill(log.bootstrap, ["orders"], values)
         last = wait_checkpoint(log, store, "orders", data)
+        copying_s = time.monotonic() - began
         log.stop()
         state = whole(store)
         with strandline.embedded(data=tmp_path / "plain", properties=settings(store)) as other:
@@ -204,6 +207,8 @@ def test_a_second_cluster_reads_and_never_writes(tmp_path: Path) -> None:
             other.kill()
             other.restart()
             assert watermarks(other.bootstrap, "orders") == (0, last + RECORDS)
+            # It has more time than the cluster that writes needed.
+            time.sleep(2 * copying_s)
             delete_topics(other.bootstrap, "orders")
             other.stop()
             other.restart()

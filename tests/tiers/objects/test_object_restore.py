@@ -42,6 +42,10 @@ def committed_up_to(store: Path) -> int:
     return 0
 
 
+def claimed_epoch(store: Path) -> int:
+    return max((each.claim[1] for each in newest_fold(store).partitions.values()), default=-1)
+
+
 def values_of(log: EmbeddedBroker, start: int, end: int) -> list[bytes | None]:
     return [each[2] for each in read(log.bootstrap, "orders", start, end, committed=False)]
 
@@ -77,6 +81,8 @@ def test_a_cluster_without_disks_goes_on_from_the_checkpoint_of_its_commit_log(t
         (told,) = cli.ok("storage", "restore", "--force", "--yes", "--json").objects
         assert (told["from"], told["restored_to"], told["known_to"]) == (0, RECORDS + 1, RECORDS + 6)
         assert told["damages"] == []
+        epoch_max = max(int(path.stem.split("-")[1]) for path in before)
+        wait_until(lambda: claimed_epoch(store) > epoch_max, "its objects cannot have names of the lost one's")
         assert [each[2] for each in read(log.bootstrap, "orders", 0, RECORDS)] == values
         # The open transaction is aborted by its leader, and new records come behind its marker.
         wait_until(lambda: watermarks(log.bootstrap, "orders") == (0, RECORDS + 2), "the marker is written")
