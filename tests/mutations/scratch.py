@@ -55,6 +55,15 @@ def copy(to: Path, root: Path = ROOT, *, is_compiled: bool = False) -> None:
             continue
 
 
+def link(to: Path, copied: Path, *, is_compiled: bool = False) -> None:
+    """Makes a tree of the files of a copy, with the bytecode of what was run there.
+
+    What is patched gets a file of its own from git; a compiler may write into the one that is there.
+    """
+    ignored = shutil.ignore_patterns(".pytest_cache", ".hypothesis")
+    shutil.copytree(copied, to, ignore=ignored, copy_function=shutil.copy2 if is_compiled else os.link)
+
+
 def apply(patch: Path, tree: Path, *, check: bool = False) -> None:
     """Applies the patch, or with `check` only sees whether it would; BadPatch with git's words if not."""
     # Outside of any repository `git apply` takes the directory as it is; ours must not be found above the copy.
@@ -65,6 +74,13 @@ def apply(patch: Path, tree: Path, *, check: bool = False) -> None:
     )
     if done.returncode != 0:
         raise BadPatch(f"{patch.name} no longer applies; make it again with `git diff`: {done.stderr.strip()}")
+
+
+def forget_bytecode(files: tuple[str, ...], tree: Path) -> None:
+    """Removes what Python may take for the bytecode of files that were patched within the second."""
+    for each in map(Path, files):
+        for cached in (tree / each.parent / "__pycache__").glob(f"{each.stem}.*.pyc"):
+            cached.unlink()
 
 
 def compile_changed(files: tuple[str, ...], tree: Path) -> Run | None:

@@ -50,6 +50,11 @@ def test_a_bug_that_is_noticed(tree: Path) -> None:
     assert outcome_of(tree, patch("number % 2 == 0", "True", header())) == (Outcome.CAUGHT, "broken invariant: parity")
 
 
+def test_a_bug_that_leaves_the_size_of_its_file(tree: Path) -> None:
+    """Patched within the second in which the bytecode of the sound file was made."""
+    assert outcome_of(tree, patch("number % 2 == 0", "number % 2 == 1", header()))[0] is Outcome.CAUGHT
+
+
 def test_a_bug_that_nobody_notices(tree: Path) -> None:
     content = patch("number % 2 == 0", "number % 2 < 1", header())
     assert outcome_of(tree, content)[0] is Outcome.SURVIVED

@@ -63,7 +63,7 @@ def judge(
 
         def plant(bug: Planted) -> Verdict:
             tree = Path(name) / bug.name
-            shutil.copytree(pristine, tree, ignore=shutil.ignore_patterns("__pycache__", ".pytest_cache"))
+            scratch.link(tree, pristine, is_compiled=is_compiled)
             verdict = _judge_one(bug, tree, unsound, is_compiled=is_compiled)
             shutil.rmtree(tree)
             say(f"{verdict.outcome:9} {bug.name}: {verdict.evidence}")
@@ -101,6 +101,7 @@ def _judge_one(bug: Planted, tree: Path, unsound: dict[tuple[str, ...], str], *,
         scratch.apply(bug.path, tree)
     except BadPatch as reason:
         return verdict(Outcome.STALE, str(reason))
+    scratch.forget_bytecode(bug.files, tree)
     if is_compiled and (failed := scratch.compile_changed(bug.files, tree)) is not None:
         return verdict(Outcome.BROKE, f"{' '.join(failed.command)}: {last_words(failed.output)}")
     broke = ""
