@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -14,8 +16,10 @@ from tests.cdc.postgres_capture import Captured, holds, postgres, run_sql
 from tests.connect.postgres_server import PostgresServer
 from tests.connect.running import wait_until
 
+from strandline.cdc.postgres import pgoutput
 from strandline.cdc.postgres import source as source_module
 from strandline.cdc.postgres.connection import SlotInUse
+from strandline.cdc.postgres.replication import Received, ReplicationStream
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
 
 __all__ = ["postgres"]
@@ -309,35 +313,59 @@ def test_the_guard_acts_before_the_disk_is_full(postgres: str, action: str) -> N
         "slot.guard.interval.ms": "20",
         "table.include.list": "public.t",
     }
-    source = captured.source()
-    source.open()
-    batches = source.read(captured)
-    run_sql(postgres, "insert into t values (3)")
-    captured.commit(next(batches))
-    # Nothing is confirmed, as if the log were away.
-    run_sql(
-        postgres,
-        "create table filler (n text)",
-        "insert into filler select repeat('x', 500) from generate_series(1, 3000)",
-    )
     sentence = "make room for WAL and run" if action == "fail" else "so it was dropped"
+    with closing(captured.source()) as source:
+        source.open()
+        batches = source.read(captured)
+        run_sql(postgres, "insert into t values (3)")
+        captured.commit(next(batches))
+        # Nothing is confirmed, as if the log were away.
+        run_sql(
+            postgres,
+            "create table filler (n text)",
+            "insert into filler select repeat('x', 500) from generate_series(1, 3000)",
+        )
+        with pytest.raises(ConnectFailed, match=sentence):
+            deque(batches, maxlen=0)
+        with psycopg.connect(postgres) as connection:
+            query = "select count(*) from pg_replication_slots where slot_name = %s"
+            expected = 1 if action == "fail" else 0
+            wait_until(
+                lambda: connection.execute(query, (slot_of(captured),)).fetchone() == (expected,), "slot is dropped"
+            )
 
-    failures: list[str] = []
 
-    def fails() -> bool:
-        try:
-            next(batches)
-        except ConnectFailed as error:
-            failures.append(str(error))
-        return bool(failures)
+def test_what_arrives_while_the_stream_is_ended_is_not_taken(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was at hand is thrown away then, so whatever came behind would move the position over a hole."""
+    captured = begun(postgres)
+    has_arrived, may_deliver = threading.Event(), threading.Event()
+    deliver, close = ReplicationStream._deliver, ReplicationStream.close
 
-    wait_until(fails, "the guard stops the task")
-    assert sentence in failures[0]
-    with psycopg.connect(postgres) as connection:
-        query = "select count(*) from pg_replication_slots where slot_name = %s"
-        expected = 1 if action == "fail" else 0
-        wait_until(lambda: connection.execute(query, (slot_of(captured),)).fetchone() == (expected,), "slot is dropped")
-    source.close()
+    def deliver_late(stream: ReplicationStream, received: list[Received], size: int) -> None:
+        if any(message[0] == pgoutput.INSERT for _, message in received):
+            has_arrived.set()
+            assert may_deliver.wait(60)
+        deliver(stream, received, size)
+
+    def let_deliver(stream: ReplicationStream) -> None:
+        may_deliver.set()
+        close(stream)
+
+    monkeypatch.setattr(ReplicationStream, "_deliver", deliver_late)
+    monkeypatch.setattr(ReplicationStream, "close", let_deliver)
+    with closing(captured.source()) as source:
+        source.open()
+        run_sql(postgres, "insert into t values (3)")
+        guard = threading.Thread(
+            target=lambda: has_arrived.wait(60) and source._fail(ConnectFailed("the guard ends it")), daemon=True
+        )
+        guard.start()
+        with pytest.raises(ConnectFailed, match="the guard ends it"):
+            next(source.read(captured))
+        guard.join()
+    assert [key for _, key in captured.rows("t", "id")] == [1, 2]
+    captured.run(holds(3))
+    assert [key for _, key in captured.rows("t", "id")] == [1, 2, 3]
 
 
 def test_the_guard_warns(postgres: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -226,6 +226,9 @@ class ReplicationStream:
         if received:
             self._received_lsn = max(self._received_lsn, received[-1][0])
             with self._changed:
+                if self._failure is not None:
+                    # `fail` has cleared the queue, so these would come behind a hole.
+                    return
                 if self._queue and self._queue[-1][1] == received[0][1] and received[0][1][0] == KEEPALIVE:
                     # Keepalives may come while nothing takes them; the last one says it all.
                     self._queue.pop()
