@@ -19,6 +19,7 @@ from tests.connect.running import wait_until
 from strandline.cdc.postgres import pgoutput
 from strandline.cdc.postgres import source as source_module
 from strandline.cdc.postgres.connection import SlotInUse
+from strandline.cdc.postgres.positions import WalPosition
 from strandline.cdc.postgres.replication import Received, ReplicationStream
 from strandline.connect.failures import ConnectFailed, InvalidConnectorConfig, RetriableFailure
 
@@ -338,32 +339,30 @@ def test_the_guard_acts_before_the_disk_is_full(postgres: str, action: str) -> N
 def test_what_arrives_while_the_stream_is_ended_is_not_taken(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was at hand is thrown away then, so whatever came behind would move the position over a hole."""
     captured = begun(postgres)
-    has_arrived, may_deliver = threading.Event(), threading.Event()
+    assert captured.offset is not None
+    has_arrived, is_ending = threading.Event(), threading.Event()
     deliver, close = ReplicationStream._deliver, ReplicationStream.close
 
     def deliver_late(stream: ReplicationStream, received: list[Received], size: int) -> None:
         if any(message[0] == pgoutput.INSERT for _, message in received):
             has_arrived.set()
-            assert may_deliver.wait(60)
+            assert is_ending.wait(60)
         deliver(stream, received, size)
 
-    def let_deliver(stream: ReplicationStream) -> None:
-        may_deliver.set()
+    def close_meanwhile(stream: ReplicationStream) -> None:
+        is_ending.set()
         close(stream)
 
     monkeypatch.setattr(ReplicationStream, "_deliver", deliver_late)
-    monkeypatch.setattr(ReplicationStream, "close", let_deliver)
+    monkeypatch.setattr(ReplicationStream, "close", close_meanwhile)
     with closing(captured.source()) as source:
         source.open()
+        stream = source._started(WalPosition.of(captured.offset).lsn)
         run_sql(postgres, "insert into t values (3)")
-        guard = threading.Thread(
-            target=lambda: has_arrived.wait(60) and source._fail(ConnectFailed("the guard ends it")), daemon=True
-        )
-        guard.start()
+        assert has_arrived.wait(60)
+        stream.fail(ConnectFailed("the guard ends it"))
         with pytest.raises(ConnectFailed, match="the guard ends it"):
-            next(source.read(captured))
-        guard.join()
-    assert [key for _, key in captured.rows("t", "id")] == [1, 2]
+            stream.take(0)
     captured.run(holds(3))
     assert [key for _, key in captured.rows("t", "id")] == [1, 2, 3]
 
