@@ -35,7 +35,7 @@ COMPILED: Final = (
     "codec.wire",
     "coordinators.offsets.plain_commit",
     "handlers.k00_produce",
-    "handlers.support.fetch_attempt",
+    "handlers.support.fetching.fetch_attempt",
     "handlers.support.plain_commits",
     "log.disk",
     "log.partition_log",

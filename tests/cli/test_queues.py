@@ -14,8 +14,8 @@ from tests.queues.conftest import EARLIEST, QUICK, eventually, write
 import strandline
 from strandline import queue
 from strandline.client.group_settings import set_group_settings
-from strandline.client.share_consumer import ShareConsumer
-from strandline.client.shared_records import ACCEPT, REJECT, RELEASE
+from strandline.client.shares.share_consumer import ShareConsumer
+from strandline.client.shares.shared_records import ACCEPT, REJECT, RELEASE
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -18,7 +18,7 @@ from tests.console.conftest import MakeConsole
 from tests.console.made_topics import make_topic
 
 from strandline.client.group_settings import set_group_settings
-from strandline.client.share_consumer import ShareConsumer
+from strandline.client.shares.share_consumer import ShareConsumer
 from strandline.console.pages.index import page_modules
 
 __all__ = ["kafka"]

@@ -14,7 +14,7 @@ from tests.queues.conftest import QUICK
 
 import strandline
 from strandline.client.group_settings import set_group_settings
-from strandline.client.share_consumer import ShareConsumer
+from strandline.client.shares.share_consumer import ShareConsumer
 from strandline.local.embedded_broker import EmbeddedBroker
 
 API = "/api/v1/clusters/dev"

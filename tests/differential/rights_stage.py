@@ -23,7 +23,7 @@ from tests.hostile.peer import Closed, Peer
 import strandline
 from strandline.codec.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from strandline.codec.messages.sasl_handshake_request import SaslHandshakeRequest
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.security.acl.kinds import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 
 ADMIN: Final = "admin"

@@ -25,7 +25,7 @@ from strandline.codec.messages.init_producer_id_request import InitProducerIdReq
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from strandline.codec.messages.metadata_response import MetadataResponse
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.errors import ErrorCode, RequestError
 from strandline.security.acl.access_rule import Acl, AclFilter, check_acl
 from strandline.security.acl.kinds import (

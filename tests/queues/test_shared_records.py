@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.client.shared_records import ACCEPT, RELEASE, acknowledged_ranges, acquired_records
+from strandline.client.shares.shared_records import ACCEPT, RELEASE, acknowledged_ranges, acquired_records
 from strandline.codec.columns import Record, encode_batch
 
 

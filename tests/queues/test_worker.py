@@ -18,8 +18,8 @@ from tests.queues.programs import running
 from strandline import queue
 from strandline.client.failures import ClusterFailed
 from strandline.client.group_settings import set_group_settings
-from strandline.client.share_consumer import ShareConsumer
-from strandline.client.shared_records import ACCEPT, RELEASE
+from strandline.client.shares.share_consumer import ShareConsumer
+from strandline.client.shares.shared_records import ACCEPT, RELEASE
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import strandline
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.local.embedded_broker import EmbeddedBroker
 
 ANONYMOUS = "User:ANONYMOUS"

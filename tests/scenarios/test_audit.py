@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 from tests.hostile.process import until
 
 import strandline
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.local.embedded_cluster import EmbeddedCluster
 

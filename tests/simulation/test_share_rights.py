@@ -16,7 +16,7 @@ from strandline.codec.messages.share_delivery_request import (
     ShareDeliveryRequest,
 )
 from strandline.codec.messages.share_delivery_response import ShareDeliveryResponse
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.coordinators.shares.delivery.acknowledgements import ACCEPT
 from strandline.errors import ErrorCode
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType

@@ -8,7 +8,12 @@ import sys
 from tests.tidy.sources import modules
 from tests.tidy.test_imports import assert_touch_nothing
 
-_LATE = ("strandline.tiers", "strandline.broker.tiering", "strandline.handlers.support.tiered_fetch", "obstore")
+_LATE = (
+    "strandline.tiers",
+    "strandline.broker.tiering",
+    "strandline.handlers.support.fetching.tiered_fetch",
+    "obstore",
+)
 _SHOW = f"import sys, strandline.broker.node; print([each for each in sys.modules if each.startswith({_LATE})])"
 MAY_NAME = ("strandline.tiers", "strandline.broker.tiering", "strandline.cli.storage")
 

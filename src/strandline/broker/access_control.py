@@ -8,7 +8,7 @@ from typing import Any, Final
 from strandline.broker.kraft.metadata_quorum import MetadataQuorum
 from strandline.codec.messages.access_control_entry_record import AccessControlEntryRecord
 from strandline.codec.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from strandline.config.authorizer_settings import REPORT, AuthorizerSettings
+from strandline.config.security.authorizer_settings import REPORT, AuthorizerSettings
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.quorum.image.kept_records import KeptRecords
 from strandline.security.acl.authorizer import Authorizer

@@ -12,7 +12,7 @@ from strandline.broker.environment import Environment
 from strandline.broker.network.socket_server import SocketServer
 from strandline.broker.network.transport import Network
 from strandline.config.node_config import BrokerConfig
-from strandline.config.sasl_settings import SASL_PROTOCOLS
+from strandline.config.security.sasl_settings import SASL_PROTOCOLS
 from strandline.runtime.runtime import Runtime
 from strandline.security.principal import USER, Principal, Session
 

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from strandline.config.audit_settings import AUTO, AuditSettings
-from strandline.config.authorizer_settings import AuthorizerSettings, check_authorizer
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_checks import (
     check_cluster,
@@ -46,12 +44,14 @@ from strandline.config.node_settings import (
 )
 from strandline.config.properties import parse_properties
 from strandline.config.quota_settings import QuotaSettings
-from strandline.config.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener, sends_secrets
+from strandline.config.security.audit_settings import AUTO, AuditSettings
+from strandline.config.security.authorizer_settings import AuthorizerSettings, check_authorizer
+from strandline.config.security.sasl_settings import SASL_PROTOCOLS, SaslSettings, check_sasl_listener, sends_secrets
+from strandline.config.security.tls_settings import TlsSettings
 from strandline.config.settings import ConfigSource, Synonym, Value, settings_of
 from strandline.config.share_coordinator_settings import ShareCoordinatorSettings
 from strandline.config.share_group_settings import ShareGroupSettings, check_share_groups
 from strandline.config.storage_settings import StorageSettings, check_storage
-from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS, TopicConfig, other_topic_settings
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig

@@ -12,14 +12,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from strandline.config.audit_settings import AuditSettings
-from strandline.config.authorizer_settings import AuthorizerSettings
 from strandline.config.broker_settings import BrokerSettings
 from strandline.config.cluster_settings import ClusterSettings
 from strandline.config.group_settings import GroupSettings
 from strandline.config.kafka_settings import NO_EFFECT, OTHER_SETTINGS, OtherSetting
 from strandline.config.quota_settings import QuotaSettings
-from strandline.config.sasl_settings import SaslSettings
+from strandline.config.security.audit_settings import AuditSettings
+from strandline.config.security.authorizer_settings import AuthorizerSettings
+from strandline.config.security.sasl_settings import SaslSettings
+from strandline.config.security.tls_settings import TlsSettings
 from strandline.config.settings import (
     CLUSTER_WIDE,
     CONFIG_TYPES,
@@ -34,7 +35,6 @@ from strandline.config.settings import (
 from strandline.config.share_coordinator_settings import ShareCoordinatorSettings
 from strandline.config.share_group_settings import ShareGroupSettings
 from strandline.config.storage_settings import StorageSettings
-from strandline.config.tls_settings import TlsSettings
 from strandline.config.topic_config import TOPIC_SETTINGS
 from strandline.config.transaction_settings import TransactionSettings
 from strandline.errors import InvalidConfig

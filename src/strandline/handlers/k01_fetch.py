@@ -27,9 +27,9 @@ from strandline.config.cluster_settings import RACK_AWARE_SELECTOR
 from strandline.errors import ErrorCode, RequestError
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import guard_of, may_replicate
-from strandline.handlers.support import follower_fetch
 from strandline.handlers.support.context import BrokerServices, Connection, Exchange
-from strandline.handlers.support.fetch_attempt import FetchAttempt
+from strandline.handlers.support.fetching import follower_fetch
+from strandline.handlers.support.fetching.fetch_attempt import FetchAttempt
 from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.fetch_session import FetchSession
 from strandline.partition.follower_session import FollowerSession

@@ -12,7 +12,7 @@ from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRe
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.errors import ErrorCode, error_code
 from strandline.handlers.support.context import RequestContext
-from strandline.quorum.controller.broker_liveness import OWN_LINK
+from strandline.quorum.controller.brokers.broker_liveness import OWN_LINK
 
 API_KEY = 63
 VERSIONS = (0, 2)

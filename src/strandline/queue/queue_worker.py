@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from strandline.client.group_settings import set_group_settings
 from strandline.client.security import PLAINTEXT, ClientSecurity
-from strandline.client.share_consumer import ShareConsumer
-from strandline.client.share_session import SharedRecord
-from strandline.client.shared_records import ACCEPT, REJECT, RELEASE
+from strandline.client.shares.share_consumer import ShareConsumer
+from strandline.client.shares.share_session import SharedRecord
+from strandline.client.shares.shared_records import ACCEPT, REJECT, RELEASE
 from strandline.queue.background_work import BackgroundWork
 from strandline.queue.handler_pool import HandlerPool, failure_of
 from strandline.queue.tasks import Handler, QueueTask, Reject, Retry

@@ -35,7 +35,7 @@ from strandline.cli.common.client import Cluster
 from strandline.cli.connect.worker_api import ConnectApi
 from strandline.cli.user.credentials import write_credential
 from strandline.client.group_settings import set_group_settings
-from strandline.client.share_consumer import ShareConsumer
+from strandline.client.shares.share_consumer import ShareConsumer
 from strandline.console.pages.index import page_modules
 from strandline.services.console.console_service import ConsoleService
 

@@ -10,7 +10,7 @@ from tests.tiers.objects.commit_log import PLACE_A, claim, commit, note, object_
 
 from strandline.broker.tiering.objects.followed_partition import FollowedPartition
 from strandline.errors import ErrorCode, NotLeader
-from strandline.handlers.support.tiered_fetch import TieredReads
+from strandline.handlers.support.fetching.tiered_fetch import TieredReads
 from strandline.partition.tier import FollowedState, RemoteRecords
 from strandline.tiers.wal.commit_fold import CommitFold
 from strandline.tiers.wal.events import ABORTED, STARTS, TRANSACTIONAL, OffsetsMoved

@@ -14,8 +14,8 @@ from strandline.codec.messages.access_control_entry_record import AccessControlE
 from strandline.codec.messages.begin_transaction_record import BeginTransactionRecord
 from strandline.codec.messages.end_transaction_record import EndTransactionRecord
 from strandline.codec.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from strandline.config.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.config.node_config import BrokerConfig
+from strandline.config.security.authorizer_settings import STANDARD_AUTHORIZER
 from strandline.quorum.image.cluster_image import ClusterImage
 from strandline.security.acl.authorizer import Authorizer
 from strandline.security.acl.kinds import Operation, PatternType, Permission, ResourceType

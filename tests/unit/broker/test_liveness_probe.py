@@ -9,7 +9,7 @@ from typing import Any
 
 from strandline.broker.kraft.liveness_probe import LivenessProbe
 from strandline.broker.network.network import SocketNetwork, SocketOptions
-from strandline.quorum.controller.broker_liveness import ProbeOutcome
+from strandline.quorum.controller.brokers.broker_liveness import ProbeOutcome
 from strandline.runtime.runtime import LoopRuntime
 
 WITHIN_S = 30.0

@@ -28,7 +28,7 @@ from strandline.handlers.support.mutation_quota import FREE
 from strandline.handlers.support.services import AuditedEvents
 from strandline.log.segment.time_lookup import FoundTime
 from strandline.partition.look_up import FoundCallback
-from strandline.quorum.controller.broker_liveness import OWN_LINK, OwnLink
+from strandline.quorum.controller.brokers.broker_liveness import OWN_LINK, OwnLink
 from strandline.quorum.controller.controller import Controller
 from strandline.quorum.controller.producer_ids import ProducerIds
 from strandline.quorum.image.cluster_image import ClusterImage

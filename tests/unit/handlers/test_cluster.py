@@ -21,7 +21,7 @@ from strandline.codec.messages.update_features_request import FeatureUpdateKey, 
 from strandline.codec.messages.update_features_response import UpdateFeaturesResponse
 from strandline.errors import DiskFailed, ErrorCode
 from strandline.handlers import k57_update_features, k60_describe_cluster, k75_describe_topic_partitions
-from strandline.quorum.controller.heartbeats import FENCE
+from strandline.quorum.controller.brokers.heartbeats import FENCE
 from strandline.quorum.controller.new_topics import NewTopic
 
 # The cluster

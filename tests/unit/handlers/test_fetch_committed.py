@@ -17,7 +17,7 @@ from strandline.codec.columns import records_of
 from strandline.codec.fetch import FetchRequest, PartitionFetch
 from strandline.codec.message_codec import decode_exact
 from strandline.codec.messages.fetch_response import FetchResponse, PartitionData
-from strandline.handlers.support.fetch_attempt import FetchAttempt
+from strandline.handlers.support.fetching.fetch_attempt import FetchAttempt
 from strandline.partition.fetch_session import FetchSession, FetchSessions
 from strandline.partition.following import make_follower
 

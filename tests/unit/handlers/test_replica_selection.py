@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from strandline.handlers.support.replica_selection import preferred_replica
+from strandline.handlers.support.fetching.replica_selection import preferred_replica
 
 TOPIC_ID = UUID(int=7)
 START, COPIED, END = 10, 20, 30

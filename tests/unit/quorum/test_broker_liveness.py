@@ -10,7 +10,7 @@ from tests.unit.quorum.test_controller import Cluster
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.broker_liveness import (
+from strandline.quorum.controller.brokers.broker_liveness import (
     AGAIN_S,
     CONFIRM_S,
     GRACE_S,

@@ -20,10 +20,10 @@ from typing import Any, Final
 
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
-from strandline.config.sasl_settings import SaslSettings
+from strandline.config.security.sasl_settings import SaslSettings
 from strandline.observability.log_lines import fields
+from strandline.quorum.controller.brokers.heartbeats import FENCE
 from strandline.quorum.controller.controller import Controller
-from strandline.quorum.controller.heartbeats import FENCE
 from strandline.quorum.controller.partition_changes import RECOVERING
 from strandline.quorum.controller.submission import Write
 from strandline.quorum.image.cluster_image import ClusterImage

@@ -1,4 +1,4 @@
-"""Probes brokers whose heartbeats stopped, with sockets. `quorum/controller/broker_liveness` decides what follows.
+"""Probes brokers whose heartbeats stopped, with sockets. `broker_liveness` of the controller decides what follows.
 
 A probe is a connection that is closed as soon as it is accepted. Nothing is sent: the kernel accepts a connection if a
 process listens, and a request could not tell a dead process from a slow one.
@@ -13,7 +13,7 @@ from typing import Final
 from strandline.broker.environment import Environment
 from strandline.broker.network.transport import OutgoingTransport
 from strandline.observability.log_lines import fields
-from strandline.quorum.controller.broker_liveness import ProbedBroker, ProbeOutcome
+from strandline.quorum.controller.brokers.broker_liveness import ProbedBroker, ProbeOutcome
 from strandline.quorum.controller.controller import Controller
 
 log = logging.getLogger("strandline.controller")

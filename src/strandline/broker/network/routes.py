@@ -152,7 +152,7 @@ def _table() -> list[Route]:
     return [
         Route(0, "Produce", (3, 13), 9, "k00_produce", hot=k00_produce.start, advertised_min=0),
         Route(1, "Fetch", (4, 18), 12, "k01_fetch", hot=k01_fetch.start),
-        Route(1, "Fetch", (4, 18), 12, "support.metadata_fetch", listeners=(CONTROLLER,)),
+        Route(1, "Fetch", (4, 18), 12, "support.fetching.metadata_fetch", listeners=(CONTROLLER,)),
         Route(2, "ListOffsets", (1, 11), 6, "k02_list_offsets"),
         Route(3, "Metadata", (0, 13), 9, "k03_metadata"),
         Route(8, "OffsetCommit", (2, 10), 8, "k08_offset_commit"),

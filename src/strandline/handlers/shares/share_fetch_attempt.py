@@ -17,7 +17,7 @@ from strandline.errors import ErrorCode, StrandlineError, error_code
 from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.shares.share_requests import Acknowledging, Result, served_partition, with_leaders
 from strandline.handlers.support.context import BrokerServices, Exchange
-from strandline.handlers.support.fetch_attempt import COLD_LOOKUPS_MAX
+from strandline.handlers.support.fetching.fetch_attempt import COLD_LOOKUPS_MAX
 from strandline.handlers.support.services import ServedSharePartition, SessionConnection
 from strandline.log.cold_reads import ColdReads
 from strandline.log.segment.log_slice import LogSlice

@@ -13,11 +13,11 @@ Only the active controller decides. Wiring (`broker/node.py`):
     metadata.on_failed       controller.revert(image, pending)
     by time                  records = controller.tick(now), written when there are any; again in the next turn of the
                              loop while `controller.is_busy`, else at `controller.deadline` (None: nothing to wait for);
-                             `controller.probes_due(now)` are brokers that may be dead, see `broker_liveness`
+                             `controller.probes_due(now)` are brokers that may be dead, see `brokers/broker_liveness`
 
 A command that may concern thousands of partitions is a generator, which `submission` runs in slices of a turn.
 
-Its parts: `topic_commands`, `broker_registry`, `heartbeats`, `elections`, `in_sync_changes`, `resignations`,
+Its parts: `topic_commands`, `brokers/` (registrations, heartbeats, resignations), `elections`, `in_sync_changes`,
 `reassignment`, `directory_assignments`, `access_rules`; they share `state`, and every change of a partition is made by
 `partition_changes`.
 """
@@ -43,8 +43,10 @@ from strandline.codec.messages.feature_level_record import FeatureLevelRecord
 from strandline.codec.messages.producer_ids_record import ProducerIdsRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.broker_liveness import BrokerLiveness, ProbedBroker, ProbeOutcome
-from strandline.quorum.controller.broker_registry import BrokerRegistry
+from strandline.quorum.controller.brokers.broker_liveness import BrokerLiveness, ProbedBroker, ProbeOutcome
+from strandline.quorum.controller.brokers.broker_registry import BrokerRegistry
+from strandline.quorum.controller.brokers.heartbeats import Heartbeats
+from strandline.quorum.controller.brokers.own_broker import OwnBroker
 from strandline.quorum.controller.config_changes import ConfigAlteration, config_records
 from strandline.quorum.controller.elections import Elections
 from strandline.quorum.controller.features import (
@@ -56,10 +58,8 @@ from strandline.quorum.controller.features import (
     hash_record,
     is_kafkas,
 )
-from strandline.quorum.controller.heartbeats import Heartbeats
 from strandline.quorum.controller.in_sync_changes import InSyncChanges
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
-from strandline.quorum.controller.own_broker import OwnBroker
 from strandline.quorum.controller.reassignment import Reassignments
 from strandline.quorum.controller.state import UNCLEAN_ELECTION, ControllerState, Decision, Decisions, Steps
 from strandline.quorum.controller.submission import DecisionsSubmission, Outcomes, Write, submit_steps
@@ -355,7 +355,7 @@ class Controller(TopicCommands):
         self, request: ResignLeadershipRequest
     ) -> Iterator[Decision[tuple[uuid.UUID, ResignedPartitionResult]]]:
         """ResignLeadership, one partition at a time; STALE_BROKER_EPOCH at once for a broker that is no more."""
-        from strandline.quorum.controller.resignations import decide
+        from strandline.quorum.controller.brokers.resignations import decide
 
         self._state.broker(request.broker_id, request.broker_epoch)
         return decide(self._state, request)

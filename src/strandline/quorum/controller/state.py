@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import ErrorCode, RequestError
-from strandline.quorum.controller.broker_liveness import BrokerLiveness
-from strandline.quorum.controller.broker_sessions import BrokerSessions
+from strandline.quorum.controller.brokers.broker_liveness import BrokerLiveness
+from strandline.quorum.controller.brokers.broker_sessions import BrokerSessions
 from strandline.quorum.controller.new_topics import IN_SYNC_MIN
 from strandline.quorum.controller.partition_changes import Election, PartitionChange
 from strandline.quorum.controller.prepared_records import folds_of

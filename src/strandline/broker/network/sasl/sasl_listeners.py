@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from strandline.broker.network.sasl.authentication import SaslListener, SaslMechanism
-from strandline.config.sasl_settings import (
+from strandline.config.security.sasl_settings import (
     CREDENTIALS_OF_SCRAM,
     NODE_MECHANISMS,
     SASL_PROTOCOLS,

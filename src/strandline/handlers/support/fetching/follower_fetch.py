@@ -20,7 +20,7 @@ from strandline.codec.current_leader import NO_TAGS, diverging_section, horizon_
 from strandline.codec.fetch import BEGINS_AGAIN, FetchRequest, PartitionData
 from strandline.errors import ErrorCode, OffsetOutOfRange, RequestError, StrandlineError, error_code
 from strandline.handlers.support.context import BrokerServices, Exchange
-from strandline.handlers.support.fetch_attempt import COLD_LOOKUPS_MAX, FetchAttempt
+from strandline.handlers.support.fetching.fetch_attempt import COLD_LOOKUPS_MAX, FetchAttempt
 from strandline.ids import TopicPartition
 from strandline.log.segment.log_slice import LogSlice
 from strandline.partition.epochs import replica_divergence

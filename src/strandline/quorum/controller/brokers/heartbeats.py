@@ -15,7 +15,7 @@ from typing import Any, Final
 from strandline.codec.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from strandline.codec.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from strandline.codec.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
-from strandline.quorum.controller.broker_sessions import BrokerSession
+from strandline.quorum.controller.brokers.broker_sessions import BrokerSession
 from strandline.quorum.controller.elections import Elections
 from strandline.quorum.controller.state import ControllerState, Decision, Steps
 from strandline.quorum.image.cluster_image import BrokerImage

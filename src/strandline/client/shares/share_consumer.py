@@ -17,9 +17,9 @@ from strandline.client.cluster_client import ClientSettings
 from strandline.client.connection import BrokerConnection, readable
 from strandline.client.failures import ClientFailed, ClusterFailed
 from strandline.client.security import PLAINTEXT, ClientSecurity, NotAdmitted
-from strandline.client.share_membership import AssignedPartition, PartitionKey, ShareMembership
-from strandline.client.share_session import BrokerShareSession, SharedRecord
-from strandline.client.shared_records import GAP, RELEASE, RENEW, acquired_records
+from strandline.client.shares.share_membership import AssignedPartition, PartitionKey, ShareMembership
+from strandline.client.shares.share_session import BrokerShareSession, SharedRecord
+from strandline.client.shares.shared_records import GAP, RELEASE, RENEW, acquired_records
 from strandline.codec.messages.share_acknowledge_response import ShareAcknowledgeResponse
 from strandline.codec.messages.share_fetch_response import PartitionData, ShareFetchResponse
 from strandline.errors import Disconnected, ErrorCode, PeerError, TimedOut, UnsupportedVersion, named

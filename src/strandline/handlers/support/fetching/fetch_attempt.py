@@ -17,7 +17,7 @@ from strandline.handlers.access.client_guard import ClientGuard
 from strandline.handlers.access.data_access import may_read
 from strandline.handlers.support.absent_partitions import ASK_ANOTHER, current_leader, leaders_section, why_absent
 from strandline.handlers.support.context import BrokerServices, Exchange
-from strandline.handlers.support.replica_selection import preferred_replica
+from strandline.handlers.support.fetching.replica_selection import preferred_replica
 from strandline.log.cold_reads import ColdReads
 from strandline.log.segment.aborted_transactions import aborted_in
 from strandline.log.segment.log_slice import LogSlice
@@ -28,7 +28,7 @@ from strandline.partition.partition import Partition
 from strandline.runtime.runtime import TimerHandle
 
 if TYPE_CHECKING:
-    from strandline.handlers.support.tiered_fetch import TieredReads
+    from strandline.handlers.support.fetching.tiered_fetch import TieredReads
 
 API_KEY: Final = 1
 READ_COMMITTED: Final = 1
@@ -234,7 +234,7 @@ class FetchAttempt:
         """Return what is at hand of records that may be in the object store."""
         if self.tiered is None:
             # Loaded here, because a plain node has no tiered topic.
-            from strandline.handlers.support.tiered_fetch import TieredReads
+            from strandline.handlers.support.fetching.tiered_fetch import TieredReads
 
             self.tiered = TieredReads(self)
         return self.tiered.read(partition, entry, remaining, at_least_one=at_least_one)

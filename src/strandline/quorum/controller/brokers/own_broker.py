@@ -14,9 +14,9 @@ from strandline.codec.messages.broker_registration_change_record import BrokerRe
 from strandline.codec.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from strandline.codec.messages.partition_change_record import PartitionChangeRecord
 from strandline.codec.messages.register_broker_record import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
-from strandline.quorum.controller.broker_registry import BrokerRegistry
+from strandline.quorum.controller.brokers.broker_registry import BrokerRegistry
+from strandline.quorum.controller.brokers.heartbeats import UNFENCE, Heartbeats
 from strandline.quorum.controller.features import SUPPORTED_FEATURES
-from strandline.quorum.controller.heartbeats import UNFENCE, Heartbeats
 from strandline.quorum.controller.state import ControllerState
 from strandline.quorum.image.cluster_image import PartitionImage
 

@@ -12,8 +12,8 @@ from typing import Final
 from uuid import UUID
 
 from strandline.client.connection import BrokerConnection
-from strandline.client.share_membership import PartitionKey
-from strandline.client.shared_records import RENEW, acknowledged_ranges
+from strandline.client.shares.share_membership import PartitionKey
+from strandline.client.shares.shared_records import RENEW, acknowledged_ranges
 from strandline.codec.columns import Record
 from strandline.codec.columns.batch import Header
 from strandline.codec.messages import share_acknowledge_request as acknowledging
