@@ -147,7 +147,7 @@ def full_folders() -> dict[str, int]:
     counted = Counter(
         str(path.parent.relative_to(ROOT))
         for path in paths
-        if path.name != "__init__.py" and not (path.parent == SOURCE / "handlers" and re.match(r"k\d", path.name))
+        if not (path.parent == SOURCE / "handlers" and re.match(r"k\d", path.name))
     )
     return {folder: count for folder, count in counted.items() if count > MODULES_MAX}
 
