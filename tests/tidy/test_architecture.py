@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from tests.tidy.debts import PURE
 from tests.tidy.sources import ROOT, SOURCE
+from tests.tidy.test_imports import BASE, MAY_IMPORT
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 PACKAGES = sorted(path.name for path in SOURCE.iterdir() if path.is_dir() and any(path.glob("*.py")))
@@ -36,3 +37,12 @@ def test_every_package_is_in_the_table() -> None:
 
 def test_what_is_called_pure_is_checked() -> None:
     assert {package for package, _, pure in ROW.findall(PAGE) if pure} == set(PURE)
+
+
+def test_what_a_package_may_import_is_what_its_row_says() -> None:
+    said = {package: row.rsplit(" | ", 1)[1] for package, row, _ in ROW.findall(PAGE)}
+    for package, cell in said.items():
+        names = set(re.findall(r"`(\w+)`", cell))
+        if as_other := re.match(r"as `(\w+)/`", cell):
+            names |= set(re.findall(r"`(\w+)`", said[as_other[1]]))
+        assert names - BASE == MAY_IMPORT[package] - BASE, package
