@@ -17,8 +17,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog
 
 VERSION: Final = 1

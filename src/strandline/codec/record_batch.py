@@ -21,8 +21,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptBatch, InvalidBatch, UnsupportedCompression
 
 Buffer = bytes | bytearray | memoryview

@@ -12,8 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns import decode_batch
 from strandline.codec.record_batch import (
     CONTROL,

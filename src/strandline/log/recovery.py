@@ -16,8 +16,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import (
     CRC_START,
     HEADER,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.config.topic_config import TopicConfig
 from strandline.log.segment.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from strandline.log.segment.segment import Segment

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.config.resource_settings import parse_match
 from strandline.errors import ErrorCode, InvalidConfig, RequestError
 from strandline.ids import ZERO_UUID

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns._check import check_records, is_compiled
 from strandline.codec.columns.schema_codes import FAULTS_MAX
 from strandline.codec.compression import Compression, compress, decompress

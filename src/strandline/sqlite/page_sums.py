@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Final
 
-from crc32c import crc32c
+from strandline.codec.checksum import crc32c
 
 _MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 _FACTOR_1: Final = 0xBF58_476D_1CE4_E5B9

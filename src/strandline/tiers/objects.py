@@ -19,8 +19,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog
 from strandline.tiers.records import RemoteSegment, TieredPartition
 

@@ -20,8 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog, MalformedMessage
 from strandline.tiers.records import RemoteSegment, SegmentAdded, TieredPartition, decode_event, encode_event
 

@@ -31,10 +31,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import crc32c
 import duckdb
 import pyarrow.parquet
 
+from strandline.codec.checksum import crc32c
 from strandline.views.columns import rows_sql
 from strandline.views.definition import ViewDefinition
 from strandline.views.folding import Offsets
@@ -335,7 +335,7 @@ def _is_sound(snapshot: Snapshot) -> bool:
 
 def _crc_of(path: Path) -> int:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content:
-        return int(crc32c.crc32c(content))
+        return int(crc32c(content))
 
 
 def _literal(path: Path) -> str:

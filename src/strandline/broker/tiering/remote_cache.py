@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog
 from strandline.log.segment.index import OffsetIndex, TimeIndex
 from strandline.log.segment.transaction_index import TransactionIndex

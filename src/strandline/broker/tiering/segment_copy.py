@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from strandline.broker.tiering.metadata_topic import MetadataTopic
+from strandline.codec.checksum import crc32c
 from strandline.errors import NotLeader, StrandlineError
 from strandline.log.disk import File
 from strandline.log.maintenance.retention import newest_ms

@@ -17,13 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from strandline.broker.maintenance.cleaner_task import CleanerShare
 from strandline.broker.tiering.metadata_topic import MetadataTopic
 from strandline.broker.tiering.part_files import keep_batches
 from strandline.broker.tiering.partition_tier import PartitionTier
 from strandline.broker.tiering.segment_copy import LocalFacts, SegmentCopier, block_checksums
+from strandline.codec.checksum import crc32c
 from strandline.errors import NotLeader, StrandlineError
 from strandline.log.cleaning.job import CLEANED_SUFFIX, CleanedGroup, CleaningJob, SourceSegment
 from strandline.log.disk import Disk

@@ -98,8 +98,7 @@ def _dump_aborted_transactions(file: Path) -> Iterator[Item]:
 
 def _dump_producer_snapshot(file: Path) -> Iterator[Item]:
     """Version int16, CRC-32C uint32 of what follows it, then the entries."""
-    from crc32c import crc32c
-
+    from strandline.codec.checksum import crc32c
     from strandline.codec.message_codec import decode_exact
     from strandline.codec.messages.producer_snapshot import ProducerSnapshot
     from strandline.codec.producer_snapshot import ENTRY_SIZE

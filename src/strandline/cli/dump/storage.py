@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from strandline.cli.dump.items import Item
+from strandline.codec.checksum import crc32c
 
 _COUNTS: Final = struct.Struct(">hhIqIIIII")
 _CHECKED_FROM: Final = 8

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog
 from strandline.tiers.objects import BLOCK_BYTES, ObjectPart, checksums_of, unpack_parts
 from strandline.tiers.records import RemoteSegment

@@ -17,8 +17,7 @@ from array import array
 from collections.abc import Collection, MutableSequence
 from hashlib import blake2b
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import (
     BASE_TIMESTAMP,
     COMPRESSION_MASK,

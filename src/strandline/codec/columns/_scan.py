@@ -15,8 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import MutableSequence, Sequence
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns.batch import Record, read_headers
 from strandline.codec.record_batch import (
     COMPRESSION_MASK,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns import _scan
 from strandline.codec.columns.batch import Columns, Record
 from strandline.codec.compression import DECOMPRESSED_BYTES_MAX, Buffer, decompress

@@ -8,8 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns.batch import Header, Record
 from strandline.codec.compression import Compression, compress
 from strandline.codec.record_batch import CONTROL, CRC_START, LOG_APPEND_TIME, MAGIC, PREFIX_SIZE, TRANSACTIONAL

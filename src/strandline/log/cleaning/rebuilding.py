@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns.batch import read_varint
 from strandline.codec.columns.encode import encode_varint
 from strandline.codec.compression import compress

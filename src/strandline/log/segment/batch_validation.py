@@ -15,8 +15,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import (
     CRC_START,
     HEADER,

@@ -17,8 +17,7 @@ import struct
 from bisect import bisect_right
 from typing import Final
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import CRC_POSITION, PREFIX, PREFIX_SIZE, Buffer
 
 DIGEST_SUFFIX: Final = ".digest"

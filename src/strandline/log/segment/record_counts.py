@@ -29,8 +29,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import ATTRIBUTES, CONTROL, RECORD_COUNT, HeaderFields
 from strandline.errors import CorruptLog
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
 
+from strandline.codec.checksum import crc32c
 from strandline.codec.compression import Compression, compress
 from strandline.codec.record_batch import (
     CRC_POSITION,

@@ -17,8 +17,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.codec.producer_snapshot import decode_snapshot
 from strandline.errors import CorruptLog, MalformedMessage
 from strandline.log.segment.transaction_index import AbortedTransaction

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
+from strandline.codec.checksum import crc32c
 from strandline.errors import CorruptLog
 from strandline.tiers.metadata_fold import MetadataFold
 from strandline.tiers.remote_segments import RemoteSegments

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from strandline.broker.tiering.objects.partition_flush import PartitionFlush
+from strandline.codec.checksum import crc32c
 from strandline.codec.record_batch import CONTROL, HEADER, HEADER_SIZE, PREFIX_SIZE, BatchHeader
 from strandline.codec.transaction_marker import parse_marker
 from strandline.errors import CorruptLog

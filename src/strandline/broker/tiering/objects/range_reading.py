@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from crc32c import crc32c
-
 from strandline.broker.tiering.objects.followed_partition import FollowedPartition
 from strandline.broker.tiering.remote_cache import RemoteCache
+from strandline.codec.checksum import crc32c
 from strandline.codec.columns import records_of
 from strandline.codec.record_batch import HEADER, HEADER_SIZE, BatchHeader
 from strandline.errors import DiskFailed, NotLeader
