@@ -113,9 +113,21 @@ def test_a_partition_without_a_leader_says_who_could_lead() -> None:
 
 
 def test_no_quorum_is_a_problem_though_the_rest_is_well() -> None:
-    state = ClusterState("c", WHOLE.brokers, WHOLE.partitions, None, "nobody leads the quorum")
-    assert levels(state)["quorum"] is Level.PROBLEM
+    state = ClusterState("c", WHOLE.brokers, WHOLE.partitions, None, "the quorum has no leader")
+    # The state is what a broker knew when the quorum ended, so that nothing is said to be well.
+    assert levels(state) == {"quorum": Level.PROBLEM, "replicas": Level.NOTE}
+    offline = ClusterState("c", WHOLE.brokers, (partition(0, None, "12", "2"),), None, "the quorum has no leader")
+    (problem,) = [finding for finding in health_findings(offline) if finding.check == "offline"]
+    assert "elect" not in problem.advice.split()
     assert levels(ClusterState("c", WHOLE.brokers, WHOLE.partitions, quorum(leader=-1)))["quorum"] is Level.PROBLEM
+
+
+def test_a_voter_that_never_asked_the_leader_is_silent() -> None:
+    """The leader of before, which died: the next one has no time for it."""
+    nodes = (QuorumNode(1, True, 100, -1, -1), QuorumNode(2, True, 100, 99_999), QuorumNode(3, True, 100, 99_800))
+    assert QuorumDescription(2, 8, 100, nodes, 100_000).silent_voters() == [1]
+    without_times = tuple(QuorumNode(n, True, 100) for n in (1, 2, 3))
+    assert QuorumDescription(2, 8, 100, without_times, 100_000).silent_voters() == []
 
 
 @pytest.mark.parametrize(

@@ -95,15 +95,21 @@ def test_the_life_of_a_cluster(cluster: Cluster, cli: CommandLine, tmp_path: Pat
     assert cli.ok("cluster", "reassign").lines == ["nothing is being moved"]
     assert cli.run("cluster", "forget", "4", "--yes").status == 1, "it is up"
 
-    lost = cluster.quorum().leader % 4 + 1
+    lost = cluster.quorum().leader
     cluster.node(lost).kill()
     wait_for(lambda: str(lost) in cli.ok("cluster", "status", "--json").objects[0]["under_replicated"])
     told = cli.ok("cluster", "health").stdout.decode()
+    assert "3 of 4 voters answer" in told, "the voter that led before is not heard of"
     assert f"broker {lost} is down" in told
     assert f"start broker {lost}, and it catches up" in told
     assert "it works, but degraded: " in told
     another = next(node for node in (1, 2, 3, 4) if node not in (lost, cluster.quorum().leader))
     cluster.node(another).kill()
     wait_for(lambda: cli.run("cluster", "health").status == 5)
-    assert "the quorum has no leader" in cli.run("cluster", "health").stdout.decode()
+    told = cli.run("cluster", "health").stdout.decode()
+    assert "the quorum has no leader" in told
+    assert "are in sync" not in told, "no broker can know that"
+    told = cli.run("doctor").stdout.decode()
+    assert "the quorum has no leader" in told
+    assert f"start broker {another}" in told
     assert cli.run("cluster", "drain", str(lost), "--yes").status == 4

@@ -32,4 +32,4 @@ def test_a_transaction_of_kafka_is_found_and_aborted(kafka: Broker) -> None:
     assert cli.run("txn", "describe", "nobody").status == 3
     cli.ok("txn", "abort", "teller", "--yes", "--timeout", "30")
     assert all(each["held_back"] == 0 for each in cli.ok("txn", "why", "transfers", "--json").objects)
-    assert any("none is open" in line for line in cli.ok("cluster", "health").lines)
+    assert any("no transaction is open" in line for line in cli.ok("cluster", "health").lines)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.cli.cluster.state import ClusterState, listed
+from strandline.cli.cluster.reading import read_quorum
+from strandline.cli.cluster.state import ClusterState, QuorumDescription, listed
 from strandline.cli.common.client import Cluster
+from strandline.cli.common.conversation import is_spoken
+from strandline.cli.common.failures import CommandFailed, ExitCode
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.doctor.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.doctor.storage import storage_findings
@@ -16,6 +19,7 @@ from strandline.cli.txn.health import transaction_findings
 
 ROOM_SHARE_MIN = 0.10
 ROOM_SHARE_LOW = 0.02
+_START_CONTROLLERS = "start the controllers that are down: a majority must run"
 
 
 def judged(cluster: Cluster, state: ClusterState) -> list[Finding]:
@@ -30,7 +34,7 @@ def judged(cluster: Cluster, state: ClusterState) -> list[Finding]:
 
 def health_findings(state: ClusterState) -> Iterator[Finding]:
     """Yield what is well and what is not, the worst kinds first."""
-    yield from _quorum_findings(state)
+    yield from _quorum_findings(state.quorum, state.quorum_failure)
     yield from _leader_findings(state)
     yield from _replica_findings(state)
     yield from _disk_findings(state)
@@ -39,16 +43,25 @@ def health_findings(state: ClusterState) -> Iterator[Finding]:
         yield note("reassignment", f"{count(len(moving), 'partition')} being moved", "strandline cluster reassign")
 
 
-def _quorum_findings(state: ClusterState) -> Iterator[Finding]:
-    quorum = state.quorum
-    if quorum is None:
-        if state.quorum_failure is not None:
-            yield problem("quorum", state.quorum_failure, "start the controllers that are down: a majority must run")
-        else:
-            yield note("quorum", "the cluster does not tell how its quorum is")
+def quorum_troubles(cluster: Cluster) -> Iterator[Finding]:
+    """Yield what is wrong with the quorum; nothing if all is well, or if this user may not know."""
+    if not is_spoken(cluster):
         return
-    if quorum.leader_id < 0:
-        yield problem("quorum", "the quorum has no leader", "start the controllers that are down: a majority must run")
+    quorum, failure = None, None
+    try:
+        quorum = read_quorum(cluster)
+    except CommandFailed as error:
+        if error.code == ExitCode.UNREACHABLE:
+            failure = error.message
+    yield from (each for each in _quorum_findings(quorum, failure) if each.level in (Level.WARNING, Level.PROBLEM))
+
+
+def _quorum_findings(quorum: QuorumDescription | None, failure: str | None) -> Iterator[Finding]:
+    if failure is not None or (quorum is not None and quorum.leader_id < 0):
+        yield problem("quorum", failure or "the quorum has no leader", _START_CONTROLLERS)
+        return
+    if quorum is None:
+        yield note("quorum", "the cluster does not tell how its quorum is")
         return
     voters, silent = quorum.voters, quorum.silent_voters()
     words = f"node {quorum.leader_id} leads the quorum, and {len(voters) - len(silent)} of {len(voters)} voters answer"
@@ -73,7 +86,9 @@ def _leader_findings(state: ClusterState) -> Iterator[Finding]:
                 "offline",
                 f"{count(len(names), 'partition')} without a leader: {shown}; {reason}",
                 "start that broker; if it is lost for good, `strandline cluster elect --unclean --topic NAME` takes "
-                "another replica and loses what only the dead one had",
+                "another replica and loses what only the dead one had"
+                if state.quorum_failure is None
+                else "first the quorum, which elects leaders",
             )
     away = state.not_preferred()
     if away:
@@ -117,7 +132,9 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
                 f"broker {broker.node_id} is down, and no partition needs it",
                 f"if it is gone for good: strandline cluster forget {broker.node_id}",
             )
-    if not state.under_replicated() and not state.offline():
+    if state.quorum_failure is not None:
+        yield note("replicas", "which brokers and replicas are well is what a broker knew when the quorum ended")
+    elif not state.under_replicated() and not state.offline():
         yield ok("replicas", f"all replicas of {count(len(state.partitions), 'partition')} are in sync")
 
 

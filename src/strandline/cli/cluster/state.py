@@ -104,9 +104,15 @@ class QuorumDescription:
         return max((node.log_end_offset for node in self.nodes if node.node_id == self.leader_id), default=0)
 
     def is_silent(self, node: QuorumNode) -> bool:
-        if node.node_id == self.leader_id or node.last_fetch_ms < 0:
+        if node.node_id == self.leader_id or not self.has_times:
             return False
-        return self.now_ms - node.last_fetch_ms > SILENT_AFTER_MS
+        # A node without a time has never asked this leader: it was down when the leader was elected.
+        return node.last_fetch_ms < 0 or self.now_ms - node.last_fetch_ms > SILENT_AFTER_MS
+
+    @property
+    def has_times(self) -> bool:
+        """Whether the leader tells when nodes fetched. Of itself it says that it did now."""
+        return any(node.last_fetch_ms >= 0 for node in self.nodes if node.node_id == self.leader_id)
 
     def silent_voters(self) -> list[int]:
         return [node.node_id for node in self.voters if self.is_silent(node)]

@@ -82,6 +82,8 @@ def address_findings(cluster: Cluster, metadata: Any) -> Iterator[Finding]:
             yield problem("advertised", f"{words}, which on another machine is that machine itself", advice)
         elif reason:
             advice = "set advertised.listeners to what clients can reach, or open the way there"
+            if "refused" in reason:
+                advice = f"start broker {broker.id} if it does not run; else {advice}"
             yield problem("advertised", f"{words}, which does not work from here: {reason}", advice)
         else:
             yield ok("advertised", f"{words}, which works from here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from strandline.cli.cluster.judging import quorum_troubles
 from strandline.cli.common.client import Cluster, admin_api, kafka_api
 from strandline.cli.common.durability import Survival, survival
 from strandline.cli.common.failures import CommandFailed
@@ -46,6 +47,7 @@ def look_at_cluster(cluster: Cluster, tell: Callable[[str, Iterable[Finding]], N
 
 
 def _broker_findings(cluster: Cluster, admin: Any, metadata: Any) -> Iterator[Finding]:
+    yield from quorum_troubles(cluster)
     yield from address_findings(cluster, metadata)
     yield from partition_findings(metadata)
     yield from log_dir_findings(cluster, metadata)

@@ -55,7 +55,8 @@ def findings_of(found: TransactionsFound, holds: Iterable[Hold]) -> Iterator[Fin
         yield problem(CHECK, f"{len(hanging) - NAMED:,} more hang", "strandline txn why")
     if not overdue and not hanging and not found.unasked:
         number = len(found.transactions)
-        yield ok(CHECK, f"{count(number, 'transaction')} open, none for too long" if number else "none is open")
+        words = f"{count(number, 'transaction')} open, none for too long" if number else "no transaction is open"
+        yield ok(CHECK, words)
 
 
 def _overdue_words(transaction: TransactionState) -> str:
