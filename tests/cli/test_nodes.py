@@ -62,6 +62,8 @@ def test_dev_prints_what_to_paste_and_cleans_up(lonely_cli: CommandLine) -> None
     facts = json.loads(node.stdout.readline())
     assert CommandLine(facts["bootstrap"]).ok("topic", "list").status == 0
     assert Path(facts["data"]).is_dir()
+    delay = CommandLine(facts["bootstrap"]).ok("config", "get", "group.initial.rebalance.delay.ms", "--broker", "1")
+    assert delay.lines[-1].split()[1] == "0", "one reader does not wait for others"
     # It is told before it answers, so that `dev` does not wait for it.
     wait_for(lambda: status_of(f"{facts['registry']}/subjects") == 200)
     node.send_signal(signal.SIGINT)
@@ -136,6 +138,8 @@ def test_serve_says_in_a_sentence_why_it_cannot_start(lonely_cli: CommandLine, t
             ("--data", f"{tmp_path}/a", "--listen", f"127.0.0.1:{port}"): f"127.0.0.1:{port}: address already in use;",
             ("--data", str(a_file), "--listen", "127.0.0.1:0"): f"{a_file} is a file; --data",
             ("--data", f"{tmp_path}/b", "-X", "num.partitons=3"): "did you mean num.partitions?",
+            ("--data", f"{tmp_path}/b", "--listen", "9092"): "--listen 9092: expected HOST:PORT",
+            ("--data", f"{tmp_path}/b", "--listen", "127.0.0.1:99999"): "expected HOST:PORT with a port up to 65535",
             ("--data", f"{tmp_path}/b", "--listen", "0.0.0.0:0"): "expected advertised.listeners=PLAINTEXT://HOST",
         }
         for arguments, words in refusals.items():
@@ -143,3 +147,4 @@ def test_serve_says_in_a_sentence_why_it_cannot_start(lonely_cli: CommandLine, t
             assert ended.status == 1
             assert words in ended.stderr
             assert "Errno" not in ended.stderr
+        assert "there is no authentication" in ended.stderr, "the last one listens everywhere"

@@ -10,7 +10,7 @@ from tests.cli.conftest import CommandLine
 def test_a_topic_is_created_listed_described_and_deleted(cli: CommandLine) -> None:
     name = f"cli-{uuid.uuid4().hex[:8]}"
     (made,) = cli.ok("topic", "create", name, "-p", "2", "-c", "retention.ms=86400000", "--json").objects
-    assert (made["topic"], made["partitions"]) == (name, 2)
+    assert (made["topic"], made["partitions"], made["replication_factor"]) == (name, 2, 1)
     assert len(made["topic_id"]) == 22
     listed = {topic["topic"]: topic for topic in cli.ok("topic", "list", "--json").objects}
     assert listed[name] == {"topic": name, "partitions": 2, "replication_factor": 1}
@@ -29,6 +29,8 @@ def test_a_topic_is_created_listed_described_and_deleted(cli: CommandLine) -> No
 
 
 def test_people_read_the_same(cli: CommandLine, topic: str) -> None:
+    name = f"cli-{uuid.uuid4().hex[:8]}"
+    assert cli.ok("topic", "create", name, "-p", "2").lines == [f"created {name} with 2 partitions, 1 replica each"]
     assert [topic, "3", "1"] in [line.split() for line in cli.ok("topic", "list").lines]
     lines = cli.ok("topic", "describe", topic).lines
     assert lines[0] == f"topic     {topic}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from strandline.config.listeners import PORT_MAX
 from strandline.config.node_config import BrokerConfig
 from strandline.errors import InvalidConfig, StrandlineError
 from strandline.observability import log_lines
@@ -68,6 +69,9 @@ def _settings(data: Path | None, listen: str | None, config: Path | None, overri
     if data is not None:
         given["log.dirs"] = str(data)
     if listen is not None:
+        port = listen.rpartition(":")[2]
+        if port == listen or not port.isdecimal() or int(port) > PORT_MAX:
+            raise InvalidConfig(f"--listen {listen}: expected HOST:PORT with a port up to {PORT_MAX}")
         given["listeners"] = f"PLAINTEXT://{listen}"
     content = config.read_text() if config is not None else ""
     return BrokerConfig.load(content, given, os.environ, file_name=str(config or "server.properties"))
@@ -130,7 +134,7 @@ def _check_exposure(data: Path, config: BrokerConfig) -> None:
     exposed = config.exposed_listeners()
     if exposed and not config.listener_unauthenticated_allow and not (data / METADATA_LOG).exists():
         raise InvalidConfig(
-            f"{exposed[0]}; expected a loopback address, SSL with ssl.client.auth=required, or "
+            f"{exposed[0]}; expected a loopback address, SASL, SSL with ssl.client.auth=required, or "
             "listener.unauthenticated.allow=true"
         )
     for sentence in exposed:

@@ -105,7 +105,7 @@ def _check_advertised(listeners: NodeListeners) -> None:
             raise InvalidConfig(
                 f"listeners={listeners.given!r} listens on every interface, and clients must be told an "
                 f"address; expected advertised.listeners={each.name}://HOST:{each.port} with a name or an address that "
-                "they can reach"
+                "they can reach; without a login or client certificates (docs/security.md) there is no authentication"
             )
 
 

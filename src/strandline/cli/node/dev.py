@@ -67,7 +67,8 @@ def dev(
     if words:
         _restart(Output(as_json=as_json), words, data, port)
         return
-    properties = key_values(overrides, option="-X")
+    # A group of one console consumer shall not wait three seconds for others.
+    properties = {"group.initial.rebalance.delay.ms": "0"} | key_values(overrides, option="-X")
     for each in range(port, port + nodes) if port else (port,):
         _check_port(each)
     output = Output(as_json=as_json)

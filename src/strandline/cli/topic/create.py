@@ -102,13 +102,14 @@ def _tell_checked(output: Output, name: str, *, existed: bool) -> None:
 
 def _tell_made(output: Output, name: str, topic: Any, *, existed: bool) -> None:
     partitions = len(topic.partitions)
+    replicas = min((len(each.replicas) for each in topic.partitions), default=0)
     if output.as_json:
-        made = {"topic": name, "topic_id": topic_id(topic), "partitions": partitions, "created": not existed}
-        output.json_line(made)
+        made = {"topic": name, "topic_id": topic_id(topic), "partitions": partitions, "replication_factor": replicas}
+        output.json_line(made | {"created": not existed})
     elif existed:
         output.line(f"{name} is there already, with {count(partitions, 'partition')}")
     else:
-        output.line(f"created {name} with {count(partitions, 'partition')}")
+        output.line(f"created {name} with {count(partitions, 'partition')}, {count(replicas, 'replica')} each")
 
 
 def _refusal(error: Any, cluster: Cluster, name: str, settings: dict[str, str]) -> CommandFailed:
