@@ -22,13 +22,16 @@ from confluent_kafka import Producer
 from tests.cli.conftest import COMMAND, CommandLine
 from tests.pipelines.running_ground import eventually, read_all
 
-from strandline.cli.common.failures import CommandFailed, Interrupted
+from strandline.cli.common.failures import CommandFailed, ExitCode, Interrupted
 from strandline.cli.common.output import Output
 from strandline.cli.pipeline import rebuild as pipeline_rebuild
+from strandline.cli.pipeline.delete import _checkpoints_in_words
 from strandline.cli.pipeline.run import Stopping, _logged, tell_end
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.language.loading import load
 from strandline.pipelines.language.model import Kind
+from strandline.pipelines.rebuild.phases import Phase
+from strandline.pipelines.rebuild.rebuilding import RebuildEnd, Rebuilding
 from strandline.pipelines.rebuild.switching import Removal
 from strandline.pipelines.run.launching import RunPlace
 from strandline.pipelines.run.run_log import RunLog, log_file_of
@@ -41,6 +44,7 @@ from strandline.pipelines.versions.state import (
     DatasetState,
     PipelineState,
     QueryProgress,
+    RebuildState,
     RunState,
     VersionState,
 )
@@ -110,7 +114,7 @@ def known(registry: Registry, name: str, **more: object) -> RunState:
     datasets = {"totals": DatasetState("totals", Kind.TABLE, f"{name}.totals", f"{name}.totals", key=("customer",))}
     version = VersionState(1, "/home/anna/shop.py", checkpoints="/checkpoints", datasets=datasets)
     registry.change(name, lambda state: PipelineState(name, 1, {1: version}))
-    progress = QueryProgress(RUNNING, 41, 2380, 12, 411.0, 3)
+    progress = QueryProgress(RUNNING, 41, 2380, 12, 411.0, 3, written_rows=7)
     # From the future, so that a slow machine does not take it for dead.
     heard_ms = now_ms() + 600_000
     run = RunState(name, 1, "me", RUNNING, 4711, "anna", now_ms() - 90_000, heard_ms, queries={"totals": progress})
@@ -124,11 +128,45 @@ def test_status_says_how_far_each_dataset_is(cli: CommandLine, registry: Registr
     head, where, columns, totals = cli.ok("pipeline", "status", topic).lines
     assert head.startswith(f"{topic}, version 1: running, process 4711 on anna, for ")
     assert where == "  file /home/anna/shop.py, checkpoints in /checkpoints"
-    assert columns.split() == ["DATASET", "KIND", "TOPIC", "STATE", "BATCH", "ROWS", "LATE", "BEHIND", "ROWS/S"]
-    assert totals.split() == ["totals", "table", f"{topic}.totals", "running", "41", "2,380", "12", "3", "411"]
+    assert columns.split() == [
+        "DATASET",
+        "KIND",
+        "TOPIC",
+        "STATE",
+        "BATCH",
+        "READ",
+        "WRITTEN",
+        "LATE",
+        "BEHIND",
+        "ROWS/S",
+    ]
+    assert totals.split() == ["totals", "table", f"{topic}.totals", "running", "41", "2,380", "7", "12", "3", "411"]
     told = cli.ok("pipeline", "status", topic, "--json").objects
     assert told[0]["state"] == "running"
     assert told[0]["datasets"]["totals"]["late_rows"] == 12
+
+
+@pytest.mark.parametrize(
+    ("phase", "owner", "words"),
+    [
+        ("building", "", "version 2 waits for --yes or --rollback"),
+        ("building", "anna/4711/x", "building"),
+        ("returning", "", "version 1 waits for --rollback --yes or --finish"),
+        ("switched", "", "switched"),
+    ],
+)
+def test_a_rebuild_that_waits_for_the_user_says_so(
+    phase: str, owner: str, words: str, cli: CommandLine, registry: Registry, topic: str
+) -> None:
+    known(registry, topic, state=STOPPED)
+    versions = {number: VersionState(number, "shop.py") for number in (1, 2)}
+    state = PipelineState(topic, 1, versions, RebuildState(phase, 1, 2, owner=owner))
+    registry.change(topic, lambda _: state)
+    listed = next(line for line in cli.ok("pipeline", "list").lines if line.split()[0] == topic)
+    assert f" stopped (rebuild: {words}) " in listed
+    assert f"  rebuild: {words}" in cli.ok("pipeline", "status", topic).lines
+    told = {each["pipeline"]: each for each in cli.ok("pipeline", "list", "--json").objects}
+    assert told[topic]["rebuild"] == phase
 
 
 def test_a_run_that_says_nothing_any_more_is_lost(cli: CommandLine, registry: Registry, topic: str) -> None:
@@ -325,6 +363,14 @@ def test_delete_shows_a_plan_and_removes_what_only_the_pipeline_has(
     assert cli.run("pipeline", "delete", topic, "--yes").status == 3
 
 
+def test_the_plan_of_a_delete_says_which_checkpoints_stay(home: Path) -> None:
+    gone = home / "elsewhere"
+    assert _checkpoints_in_words(str(gone)) == (
+        f"its checkpoints stay: remove {gone} on the machine where the pipeline ran"
+    )
+    assert _checkpoints_in_words("s3a://here/c") == "its checkpoints stay in s3a://here/c: remove them there"
+
+
 def test_delete_can_keep_topics_and_refuses_a_pipeline_that_runs(
     cli: CommandLine, broker: EmbeddedBroker, registry: Registry, topic: str, home: Path
 ) -> None:
@@ -458,6 +504,20 @@ def test_explain_asks_spark_for_columns_and_state(home: Path) -> None:
     assert told["rich"]["reads"] == ["totals"]
 
 
+@pytest.mark.slow
+def test_a_query_in_sql_is_checked_by_spark_alone(home: Path) -> None:
+    """As docs/pipelines.md says: without --plan nothing is known of what stands after AS."""
+    (home / "shop.sql").write_text(
+        "CREATE SOURCE orders (id BIGINT);\n\nCREATE STREAM large AS\n  SELEC id FROM orders;\n"
+    )
+    CommandLine().ok("pipeline", "explain", "shop.sql")
+    ended = subprocess.run([*COMMAND, "pipeline", "explain", "shop.sql", "--plan"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
+        1,
+        "error: shop.sql:4: large failed: Syntax error at or near 'SELEC'",
+    )
+
+
 @pytest.mark.parametrize("removes", [False, True])
 def test_a_yes_to_the_switch_is_none_to_the_rows_that_it_removes(
     removes: bool, home: Path, monkeypatch: pytest.MonkeyPatch
@@ -469,6 +529,52 @@ def test_a_yes_to_the_switch_is_none_to_the_rows_that_it_removes(
         means = pipeline_rebuild._means(stack, place, stages, "shop", stopping, Output(), yes=True, removes=removes)
         assert means.may_switch([])
         assert means.may_remove([Removal("totals", 10, 2)]) is removes
+
+
+NOT_SWITCHED = {
+    (Phase.BUILDING, "new/my shop.py"): (
+        "`strandline pipeline rebuild shop 'new/my shop.py' --bootstrap here:1 --yes`, "
+        "or `strandline pipeline rebuild shop --bootstrap here:1 --rollback`"
+    ),
+    (Phase.BUILDING, None): (
+        "`strandline pipeline rebuild shop --bootstrap here:1 --yes`, "
+        "or `strandline pipeline rebuild shop --bootstrap here:1 --rollback`"
+    ),
+    (Phase.RETURNING, None): (
+        "`strandline pipeline rebuild shop --bootstrap here:1 --rollback --yes`, "
+        "or `strandline pipeline rebuild shop --bootstrap here:1 --finish`"
+    ),
+}
+
+
+@pytest.mark.parametrize(("phase", "file"), NOT_SWITCHED)
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_switch_that_nobody_confirmed_names_the_commands_that_can_follow(
+    phase: Phase, file: str | None, is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: is_terminal))
+    ended = RebuildEnd(1, phase, "nothing was switched")
+    with pytest.raises(CommandFailed) as raised:
+        pipeline_rebuild._check_switched(ended, "shop", file, {"--bootstrap": "here:1", "--master": None})
+    failure = raised.value
+    assert failure.code == (ExitCode.ERROR if is_terminal else ExitCode.USAGE)
+    assert (failure.message, failure.hint) == ("nothing was switched", NOT_SWITCHED[phase, file])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_rebuild_that_only_compared_is_2(
+    as_json: bool, cli: CommandLine, registry: Registry, topic: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build itself needs Spark, and is that of another test."""
+    known(registry, topic, state=STOPPED)
+    words = "nothing was switched: say it again with --yes"
+    monkeypatch.setattr(Rebuilding, "carry_out", lambda *_, **__: RebuildEnd(1, Phase.BUILDING, words))
+    ended = cli.run("pipeline", "rebuild", topic, "shop.py", "--compare", *(["--json"] if as_json else []))
+    command = f"strandline pipeline rebuild {topic} shop.py --bootstrap {cli.bootstrap} --yes"
+    assert ended.status == 2
+    assert ended.stderr.splitlines()[0] == f"error: {words}"
+    assert f"`{command}`" in ended.stderr
+    assert [each["said"] for each in ended.objects] == ([words] if as_json else [])
 
 
 def test_a_signal_ends_the_start_and_is_only_noted_once_spark_is_there() -> None:
@@ -638,6 +744,20 @@ def test_a_change_is_told_before_it_happens_and_a_failure_in_a_sentence(home: Pa
 def test_a_diff_says_without_spark_what_the_declarations_tell(
     cli: CommandLine, registry: Registry, topic: str, home: Path
 ) -> None:
+    (home / f"{topic}.py").write_text(shop_of(topic))
+    never = cli.ok("pipeline", "explain", f"{topic}.py", "--diff")
+    assert never.lines[0] == (
+        f"{topic} has not run on the cluster {cli.bootstrap} yet: "
+        "every dataset would be built from the beginning of its inputs"
+    )
+    assert [line.split()[-1] for line in never.lines[1:]] == ["CHANGE", "new", "new", "new", "new"]
+    assert {each["version"] for each in cli.ok("pipeline", "explain", f"{topic}.py", "--diff", "--json").objects} == {
+        None
+    }
+    latest = shop_of(topic).replace("dead_letters=", 'options={"startingOffsets": "latest"}, dead_letters=')
+    (home / f"{topic}.py").write_text(latest)
+    never = cli.ok("pipeline", "explain", f"{topic}.py", "--diff")
+    assert never.lines[0].endswith("the beginning of its inputs, or from the startingOffsets of a source")
     (home / f"{topic}.py").write_text(shop_of(topic))
     kinds = {"large": Kind.STREAM, "totals": Kind.TABLE, "old": Kind.STREAM, "dead letters of orders": Kind.STREAM}
     topics = {name: f"{topic}.{name}" for name in kinds} | {"dead letters of orders": f"{topic}.dead"}

@@ -18,7 +18,7 @@ from tests.pipelines.shop_ground import Shop, stock_totals
 from strandline.local.embedded_broker import EmbeddedBroker
 from strandline.pipelines.failures import PipelineRefused
 from strandline.pipelines.rebuild.comparing import Comparison, words_of
-from strandline.pipelines.rebuild.phases import RebuildRefused, Wish
+from strandline.pipelines.rebuild.phases import Phase, RebuildRefused, Wish
 from strandline.pipelines.rebuild.switching import Removal
 from strandline.pipelines.run.running import Outcome
 
@@ -146,6 +146,24 @@ def test_a_switch_that_removes_much_is_refused_and_the_old_version_goes_on(
     shop.rebuild(no_spark, compares=True, may_switch=look, may_remove=lambda _: True)
     check_new(shop)
     assert sorted(each.dataset for each in compared) == ["large", "totals"], "the user has seen this once"
+
+
+@pytest.mark.slow
+def test_a_rebuild_that_only_compared_says_how_it_goes_on(
+    broker: EmbeddedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the way back, too, where other options complete it and give it up."""
+    shop = PlainShop(broker, tmp_path, monkeypatch)
+    made_ready(shop, shop.run_active)
+    ended = shop.rebuild(no_spark, compares=True, may_switch=lambda _: False)
+    assert ended.phase is Phase.BUILDING
+    assert ended.words == "nothing was switched: say it again with --yes to switch, or give it up with --rollback"
+    shop.rebuild(no_spark)
+    ended = shop.rebuild(no_spark, Wish.ROLL_BACK, compares=True, may_switch=lambda _: False)
+    assert ended.phase is Phase.RETURNING
+    assert ended.words == (
+        "nothing was switched: say it again with --rollback --yes to switch, or give it up with --finish"
+    )
 
 
 NEXT_RECORD = ["latest", pytest.param('{"@": {"0": -1, "1": -1}}', marks=pytest.mark.slow)]

@@ -246,7 +246,7 @@ COMMANDS: dict[str, Entry] = {
             ("stop", "pipeline.stop:stop", "Stop a pipeline, wherever it runs."),
             ("logs", "pipeline.logs:logs", "Show what the running or last run said; follow it."),
             ("delete", "pipeline.delete:delete", "Delete a pipeline, what it wrote and its checkpoints."),
-            ("rebuild", "pipeline.rebuild:rebuild", "Run a new version from the beginning, then switch to it."),
+            ("rebuild", "pipeline.rebuild:rebuild", "Build a new version beside the old one, then switch to it."),
             ("explain", "pipeline.explain:explain", "Say what a file declares, and what a change of it means."),
         ),
     ),

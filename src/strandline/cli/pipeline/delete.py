@@ -27,15 +27,14 @@ if TYPE_CHECKING:
 
 def delete(
     name: PipelineName,
-    keep_topics: Annotated[bool, typer.Option("--keep-topics", help="Leave the topics that it wrote.")] = False,
+    keep_topics: Annotated[bool, typer.Option("--keep-topics", help="Keep the topics that it wrote.")] = False,
     yes: Yes = False,
     bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a pipeline: what it wrote, its checkpoints, and what the cluster knows of it. Shows what would go, and
-    asks.
+    """Delete a pipeline: topics that it wrote, its checkpoints, and its record in the cluster. Shows a plan and asks.
 
-    The topics that it reads stay, and so do topics of its own that another pipeline or a view reads. Stop it first.
+    Stop the pipeline first. Topics that it only reads are kept, and so are those that another pipeline or a view reads.
     """
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:
@@ -145,9 +144,9 @@ def _checkpoints_in_words(checkpoints: str) -> str:
 
     directory = local_path(checkpoints)
     if directory is None:
-        return f"not its checkpoints in {checkpoints}: remove them there"
+        return f"its checkpoints stay in {checkpoints}: remove them there"
     if not Path(directory).exists():
-        return f"no checkpoints: {checkpoints} is not on this machine; where it ran, remove them"
+        return f"its checkpoints stay: remove {checkpoints} on the machine where the pipeline ran"
     return f"its checkpoints in {checkpoints}"
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
+from strandline.pipelines.run.progress import RunView
 from strandline.pipelines.run.stages import Stage, Stages
 from strandline.spark.display import Display
 from strandline.spark.query_view import QueryView, rows_in_words
@@ -52,7 +53,8 @@ class RunDisplay(Display):
 
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
-        rows = f"{view.name}: {rows_in_words(view.rows)}"
+        words = view.rows_in_words() if isinstance(view, RunView) else rows_in_words(view.rows)
+        rows = f"{view.name}: {words}"
         if self._waiting is not None:
             self._end_wait(f"{rows}, {self._stages.elapsed_s:.1f} s after the start")
         else:

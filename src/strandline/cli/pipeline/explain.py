@@ -29,9 +29,11 @@ NOWHERE = "127.0.0.1:9"
 
 def explain(
     file: File,
-    plan: Annotated[bool, typer.Option("--plan", help="Ask Spark, too: columns, state, what a change means.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Start Spark, too: it checks functions and SQL, and tells columns and state.")
+    ] = False,
     diff: Annotated[
-        bool, typer.Option("--diff", help="Say what the file means for each dataset that the cluster knows.")
+        bool, typer.Option("--diff", help="Say instead what a run of the file would change for each dataset.")
     ] = False,
     bootstrap: GroundBootstrap = None,
     settings: SparkSettings = None,
@@ -40,8 +42,8 @@ def explain(
 ) -> None:
     """Say what a file declares: what each dataset reads and writes. Nothing is run.
 
-    With --plan Java is started, and Spark says which columns and which state there are. No node and no cluster are
-    needed, unless the file reads datasets of other pipelines, or --diff compares it with what has run.
+    Functions and SQL queries are checked by Spark alone, so only with --plan. A cluster is needed only for --diff, for
+    datasets of other pipelines, and with --plan for schemas of a registry.
     """
     check_file(file)
     spark_settings = key_values(settings, option="--set")
@@ -90,7 +92,8 @@ def _show_changes(
     with registry_of(bootstrap) as registry:
         state, known = registry.pipeline(pipeline.name), registry.known_datasets()
         schemas_at = registry.bootstrap
-    before = (None if state is None else state.current) or VersionState(1)
+    last = None if state is None else state.current
+    before = last or VersionState(1)
     others = {name: each for name, each in pinned(known, before).items() if not name.startswith(f"{pipeline.name}.")}
     graph.check_inputs(pipeline, others)
     if ask_spark is None:
@@ -102,11 +105,24 @@ def _show_changes(
         found = review(spark, pipeline, Wiring(NOWHERE, known=others, schemas_at=schemas_at), before, planned)
     if output.as_json:
         for each in found:
-            told = {"pipeline": pipeline.name, "version": before.number, "dataset": each.dataset}
+            told = {"pipeline": pipeline.name, "version": last and last.number, "dataset": each.dataset}
             output.json_line({**told, "change": each.verdict.value, "reason": each.reason})
         return
-    output.line(f"{pipeline.file} beside version {before.number} of {pipeline.name}")
+    if last is None:
+        output.line(_first_run_in_words(pipeline, schemas_at))
+        output.table(["dataset", "change"], [(each.dataset, each.verdict.value) for each in found])
+        return
+    output.line(f"{pipeline.file} beside version {last.number} of {pipeline.name}")
     output.table(["dataset", "change", "reason"], [(each.dataset, each.verdict.value, each.reason) for each in found])
+
+
+def _first_run_in_words(pipeline: Pipeline, cluster: str) -> str:
+    options = {name.lower() for each in pipeline.sources.values() for name in each.options}
+    starts = ", or from the startingOffsets of a source" if "startingoffsets" in options else ""
+    return (
+        f"{pipeline.name} has not run on the cluster {cluster} yet: every dataset would be built from the beginning of "
+        f"its inputs{starts}"
+    )
 
 
 def _of_other_pipelines(pipeline: Pipeline, bootstrap: str | None) -> dict[str, KnownDataset]:

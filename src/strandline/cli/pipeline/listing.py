@@ -6,11 +6,11 @@ import time
 
 from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
-from strandline.cli.pipeline.reading import registry_of, state_in_words
+from strandline.cli.pipeline.reading import rebuild_in_words, registry_of, state_in_words
 
 
 def list_pipelines(bootstrap: GroundBootstrap = None, as_json: AsJson = False) -> None:
-    """List pipelines: the version that the name means, whether it runs, its datasets, and its file."""
+    """List pipelines. For each: its active version, whether that runs, how many datasets it has, and its file."""
     output = Output(as_json=as_json)
     rows = []
     with registry_of(bootstrap) as registry:
@@ -31,7 +31,7 @@ def list_pipelines(bootstrap: GroundBootstrap = None, as_json: AsJson = False) -
                         "file": "" if version is None else version.file,
                     }
                 )
-            rebuild = "" if state.rebuild is None else f" (rebuild: {state.rebuild.phase})"
+            rebuild = "" if state.rebuild is None else f" (rebuild: {rebuild_in_words(state.rebuild)})"
             rows.append(
                 (name, state.active, f"{words}{rebuild}", len(datasets), "" if version is None else version.file)
             )

@@ -30,17 +30,17 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 def logs(
     name: PipelineName,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Wait for more, until the run ends; Ctrl-C stops.")
+        bool, typer.Option("--follow", "-f", help="Show new lines until the run ends; Ctrl-C stops.")
     ] = False,
     last: Annotated[
-        int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Only the newest N lines.")
+        int | None, typer.Option("--last", "-n", metavar="N", min=1, help="Show only the newest N lines.")
     ] = None,
     bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the log of a pipeline's running or last run: its start, its batches, failures whole, Spark's warnings.
+    """Show the log of a pipeline's current or last run: its start, its batches, failures with traces, Spark's warnings.
 
-    The log lies on the machine that runs the pipeline.
+    The log is a file on the machine of that run: run this command there.
     """
     with registry_of(bootstrap) as registry:
         known_pipeline(registry, name)

@@ -18,7 +18,7 @@ from strandline.cli.common.options import BOOTSTRAP_DEFAULT
 from strandline.cli.pipeline.failures import plain_failures
 
 if TYPE_CHECKING:
-    from strandline.pipelines.versions.state import PipelineState, RunState
+    from strandline.pipelines.versions.state import PipelineState, RebuildState, RunState
     from strandline.pipelines.versions.version_store import Registry
 
 PipelineName = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.")]
@@ -106,6 +106,18 @@ def state_in_words(run: RunState | None, now_ms: int) -> str:
     if run.state in ("starting", "running") and not is_there(run, now_ms):
         return "lost"
     return run.state
+
+
+def rebuild_in_words(rebuild: RebuildState) -> str:
+    """Return the phase of a rebuild; or what it waits for, if no process works on it before a switch."""
+    from strandline.pipelines.rebuild.phases import Phase
+
+    # A process that ends lets go of the rebuild, whether it has built everything or was stopped.
+    if not rebuild.owner and rebuild.phase == Phase.BUILDING.value:
+        return f"version {rebuild.new_version} waits for --yes or --rollback"
+    if not rebuild.owner and rebuild.phase == Phase.RETURNING.value:
+        return f"version {rebuild.old_version} waits for --rollback --yes or --finish"
+    return rebuild.phase
 
 
 def is_there(run: RunState, now_ms: int) -> bool:

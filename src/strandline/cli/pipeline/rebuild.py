@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from strandline.cli.common.failures import ExitCode, UsageFailed
+from strandline.cli.common.failures import CommandFailed, UsageFailed
 from strandline.cli.common.key_values import key_values
 from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
@@ -44,11 +46,11 @@ def rebuild(
         bool, typer.Option("--compare", help="Show how the versions differ, and ask before the switch.")
     ] = False,
     rollback: Annotated[
-        bool, typer.Option("--rollback", help="Give the new version up; after the switch, go back to the old one.")
+        bool, typer.Option("--rollback", help="Give up the new version; after the switch, go back to the old one.")
     ] = False,
-    finish: Annotated[bool, typer.Option("--finish", help="Remove the old version, which was kept.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Remove the old version that the switch kept.")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask, unless the switch removes a large part of a table.")
+        bool, typer.Option("--yes", "-y", help="Do not ask. A switch that removes many rows also needs --remove-rows.")
     ] = False,
     remove_rows: Annotated[
         bool, typer.Option("--remove-rows", help="Switch even if that removes more than a tenth of a table's rows.")
@@ -65,10 +67,11 @@ def rebuild(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a new version of a pipeline, from where the old one began, beside it; then switch to it.
+    """Build a new version of a pipeline beside the old one, from where that one began, then switch to it.
 
-    Readers see the old version until the switch, and then the new one. The old one is kept until --finish. If the
-    command is killed, say it again: it goes on where it was.
+    Readers see the old version until the switch, and the new one after it. The old version is kept until --finish. If
+    the command is killed, run it again: it continues where it was. Without a terminal, --compare switches only with
+    --yes.
     """
     if rollback and finish:
         raise UsageFailed(
@@ -83,7 +86,7 @@ def rebuild(
         registry = stack.enter_context(registry_of(bootstrap))
         state = known_pipeline(registry, name)
         with plain_failures(verbose=verbose):
-            from strandline.pipelines.rebuild.phases import Phase, Wish
+            from strandline.pipelines.rebuild.phases import Wish
             from strandline.pipelines.rebuild.rebuilding import Rebuilding
             from strandline.pipelines.run.launching import RunPlace
             from strandline.pipelines.run.stages import Stages
@@ -97,8 +100,7 @@ def rebuild(
             means = replace(means, recovers=recover, from_beginning=from_beginning)
             ended = Rebuilding(registry, name, means).carry_out(wish, file=file, compares=compare)
             _tell(output, name, ended)
-            if ended.phase is Phase.BUILDING:
-                raise typer.Exit(ExitCode.ERROR)
+            _check_switched(ended, name, file, {"--bootstrap": bootstrap, "--master": master})
 
 
 def _means(
@@ -195,6 +197,30 @@ def _may_switch(output: Output, comparisons: list[Comparison], *, yes: bool) -> 
     return yes or (sys.stdin.isatty() and typer.confirm("Switch to the new version?", err=True))
 
 
+def _check_switched(ended: RebuildEnd, name: str, file: str | None, options: Mapping[str, str | None]) -> None:
+    """Raise for a command that only compared, and name the commands that can follow."""
+    from strandline.pipelines.rebuild.phases import Phase
+
+    if not _has_only_compared(ended):
+        return
+    place = [word for option, value in options.items() if value for word in (option, value)]
+    rebuild = ["strandline", "pipeline", "rebuild", name]
+    if ended.phase is Phase.RETURNING:
+        switch, give_up = [*rebuild, *place, "--rollback", "--yes"], [*rebuild, *place, "--finish"]
+    else:
+        switch, give_up = [*rebuild, *([file] if file else []), *place, "--yes"], [*rebuild, *place, "--rollback"]
+    hint = f"`{shlex.join(switch)}`, or `{shlex.join(give_up)}`"
+    if sys.stdin.isatty():
+        raise CommandFailed(ended.words, hint=hint)
+    raise UsageFailed(ended.words, hint=hint)
+
+
+def _has_only_compared(ended: RebuildEnd) -> bool:
+    from strandline.pipelines.rebuild.phases import Phase
+
+    return ended.phase in (Phase.BUILDING, Phase.RETURNING)
+
+
 def _confirm_removal(output: Output, removals: list[Removal]) -> bool:
     """Ask the user at a terminal, whatever --yes says of the switch itself."""
     if not sys.stdin.isatty():
@@ -238,6 +264,7 @@ def _tell(output: Output, name: str, ended: RebuildEnd) -> None:
     if ended.written:
         parts = ", ".join(f"{count:,} records to {topic}" for topic, count in ended.written.items())
         output.talk(f"  the differences: {parts}")
-    output.line(ended.words)
+    if not _has_only_compared(ended):
+        output.line(ended.words)
     if ended.phase is not None and ended.phase.value == "switched":
         output.talk("the old version is kept: --finish removes it, --rollback goes back to it")

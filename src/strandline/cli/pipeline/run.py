@@ -37,12 +37,12 @@ Master = Annotated[
 ]
 Checkpoints = Annotated[
     str | None,
-    typer.Option("--checkpoints", metavar="DIR", help="Where queries keep how far they are, and their state."),
+    typer.Option("--checkpoints", metavar="DIR", help="Where queries keep their positions and state."),
 ]
 SparkSettings = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting of Spark. May be repeated.")
 ]
-Recover = Annotated[bool, typer.Option("--recover", help="Rebuild checkpoints that are lost from the log.")]
+Recover = Annotated[bool, typer.Option("--recover", help="Restore lost checkpoints from the log.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Show Spark's log, and whole traces of failures.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="The pipeline: a Python or SQL file.")]
 
@@ -51,23 +51,25 @@ def run(
     file: File,
     bootstrap: GroundBootstrap = None,
     master: Master = None,
-    once: Annotated[bool, typer.Option("--once", help="Write what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the records that are there now, then end.")] = False,
     every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help="Between two batches, as '10 seconds'.")
+        str | None, typer.Option("--every", metavar="TIME", help="Time between two batches, such as '10 seconds'.")
     ] = None,
     checkpoints: Checkpoints = None,
-    takeover: Annotated[bool, typer.Option("--takeover", help="Go on although another process runs it.")] = False,
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Run it although another process does: that one is fenced.")
+    ] = False,
     recover: Recover = False,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Go on with the old state although the file says something else now.")
+        bool, typer.Option("--accept", help="Continue with the old state although the file now means something else.")
     ] = False,
     settings: SparkSettings = None,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a pipeline's file on Spark, from log to log, exactly once; Ctrl-C stops it, and it goes on where it was.
+    """Run a pipeline's file on Spark until Ctrl-C. Each row is written exactly once.
 
-    With no option it runs on this machine, with a node of its own.
+    The next run continues where this one stopped. Without options it runs on this machine, with a node of its own.
     """
     spark_settings = key_values(settings, option="--set")
     check_file(file)

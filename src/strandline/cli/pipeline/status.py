@@ -10,7 +10,7 @@ import typer
 from strandline.cli.common.failures import NotFound
 from strandline.cli.common.options import AsJson, GroundBootstrap
 from strandline.cli.common.output import Output
-from strandline.cli.pipeline.reading import known_pipeline, registry_of, state_in_words
+from strandline.cli.pipeline.reading import known_pipeline, rebuild_in_words, registry_of, state_in_words
 from strandline.lag.verdict import span
 
 if TYPE_CHECKING:
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 def status(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="The pipeline; the only one there is, if none is named.")
+        str | None, typer.Argument(metavar="[NAME]", help="The pipeline. Not needed if there is only one.")
     ] = None,
     bootstrap: GroundBootstrap = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far a pipeline is: batches and rows of each dataset, what it has yet to read, and what came too late."""
+    """Show whether a pipeline runs, and how far each of its datasets is.
+
+    Rows are those read and written so far, `late` those that came too late, `behind` those that it has yet to read.
+    """
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:
         if name is None:
@@ -83,24 +86,25 @@ def _show(output: Output, state: PipelineState, version: VersionState, run: RunS
     if run is not None and run.failure:
         output.line(f"  {run.failure}")
     if state.rebuild is not None and version.number == state.rebuild.new_version:
-        output.line(f"  rebuild: {state.rebuild.phase}")
+        output.line(f"  rebuild: {rebuild_in_words(state.rebuild)}")
     output.line(f"  file {version.file}, checkpoints in {version.checkpoints}")
     rows = []
     for name, each in version.datasets.items():
         progress = None if run is None else run.queries.get(name)
         rows.append((name, each.kind.value, each.topic, *_figures(progress, is_running=words == "running")))
-    columns = ["dataset", "kind", "topic", "state", "batch", "rows", "late", "behind", "rows/s"]
+    columns = ["dataset", "kind", "topic", "state", "batch", "read", "written", "late", "behind", "rows/s"]
     if rows:
         output.table(columns, rows)
 
 
-def _figures(progress: QueryProgress | None, *, is_running: bool) -> tuple[str, str, str, str, str, str]:
+def _figures(progress: QueryProgress | None, *, is_running: bool) -> tuple[str, ...]:
     if progress is None:
-        return ("never run", "-", "-", "-", "-", "-")
+        return ("never run", "-", "-", "-", "-", "-", "-")
     return (
         progress.state if is_running or progress.state == "failed" else "stopped",
         "-" if progress.batch_id < 0 else f"{progress.batch_id:,}",
         f"{progress.rows:,}",
+        "-" if progress.written_rows is None else f"{progress.written_rows:,}",
         f"{progress.late_rows:,}",
         "-" if progress.lag is None else f"{progress.lag:,}",
         f"{progress.rows_per_second:,.0f}" if is_running else "-",

@@ -21,13 +21,13 @@ def stop(
     name: PipelineName,
     bootstrap: GroundBootstrap = None,
     timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait for its end.")
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="How long to wait until it has stopped.")
     ] = TIMEOUT_S_DEFAULT,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a pipeline, wherever it runs, and wait until it has: between two batches if one is soon done.
+    """Stop a pipeline, on whichever machine it runs, and wait until it has stopped.
 
-    It goes on where it was with the next `pipeline run`.
+    A batch that is soon done is completed first. The next `pipeline run` continues from there.
     """
     output = Output(as_json=as_json)
     with registry_of(bootstrap) as registry:

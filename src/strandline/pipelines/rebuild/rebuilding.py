@@ -123,8 +123,9 @@ class Rebuilding:
                 self._build(state)
                 # Who has seen it once, and said yes, is not asked again after a switch that was held back.
                 if compares and not self._comparisons and not self._compare():
+                    again, give_up = self._ways()
                     return self._ended(
-                        "nothing was switched: say it again with --yes to switch, or give it up with --rollback"
+                        f"nothing was switched: say it again with {again}--yes to switch, or give it up with {give_up}"
                     )
                 self._change(phases.letting_go)
                 fault_point("switch-letting-go")
@@ -265,13 +266,17 @@ class Rebuilding:
         self._may_remove = self._means.may_remove(removals)
         if self._may_remove:
             return
-        is_back = switch.coming == self._rebuild().old_version
-        again, give_up = ("--rollback ", "--finish") if is_back else ("", "--rollback")
+        again, give_up = self._ways()
         raise RebuildRefused(
             f"The switch would remove {' and '.join(map(str, removals))}, so nothing was switched and version "
             f"{switch.leaving} goes on. Look at both with --compare. If that is meant, say `strandline pipeline "
             f"rebuild {self._name} {again}--remove-rows`; else give it up with {give_up}."
         )
+
+    def _ways(self) -> tuple[str, str]:
+        """Return the options that complete the switch under way, and those that give it up."""
+        is_back = phases.switch_of(self._rebuild()).coming == self._rebuild().old_version
+        return ("--rollback ", "--finish") if is_back else ("", "--rollback")
 
     def _await_stop(self, version: int) -> None:
         """Wait until the process that runs a version sees the switch and stops. A dead one is not waited for."""

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from strandline.pipelines.versions.state import FAILED, RUNNING, STOPPED, QueryProgress
 from strandline.spark.display import Display
-from strandline.spark.query_view import QueryView, lag_of
+from strandline.spark.query_view import QueryView, lag_of, rows_in_words
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (
@@ -36,6 +36,7 @@ def taken(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
         state=RUNNING,
         batch_id=int(report["batchId"]),
         rows=before.rows + int(report["numInputRows"]),
+        written_rows=_sum(before.written_rows if before.batch_id >= 0 else 0, written_rows_of(report)),
         late_rows=before.late_rows + late_rows_of(report),
         rows_per_second=rate if rate == rate else 0.0,
         lag=lag_of(report),
@@ -44,16 +45,50 @@ def taken(before: QueryProgress, report: Mapping[str, Any]) -> QueryProgress:
     )
 
 
+def written_rows_of(report: Mapping[str, Any]) -> int | None:
+    """Return the rows that a batch wrote; None if its sink does not count them, as that of tables."""
+    written = report.get("sink", {}).get("numOutputRows")
+    return None if written is None or written < 0 else int(written)
+
+
 def late_rows_of(report: Mapping[str, Any]) -> int:
     """Rows that were too late for the watermark, in all stateful operators of the query."""
     return sum(int(each["numRowsDroppedByWatermark"]) for each in report.get("stateOperators", ()))
 
 
 @dataclass
+class RunView(QueryView):
+    """A view that also counts rows written: a query of dead letters reads all rows and writes few."""
+
+    written: int | None = 0
+    """None: not known."""
+
+    def take(self, progress: Mapping[str, Any]) -> bool:
+        is_new = super().take(progress)
+        if is_new:
+            self.written = _sum(self.written, written_rows_of(progress))
+        return is_new
+
+    def line(self, now_s: float) -> str:
+        line = super().line(now_s)
+        return f"{line}, {rows_in_words(self.written)} written" if self.batches and self.written is not None else line
+
+    def rows_in_words(self) -> str:
+        """Return what it read and, if known, what it wrote."""
+        read = f"read {rows_in_words(self.rows)}"
+        return read if self.written is None else f"{read}, wrote {self.written:,}"
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    """Return the sum of two counts; None if one is not known."""
+    return None if before is None or more is None else before + more
+
+
+@dataclass
 class _Followed:
     query: StreamingQuery
     name: str
-    view: QueryView
+    view: RunView
     progress: QueryProgress
 
 
@@ -74,7 +109,7 @@ class RunProgress(StreamingQueryListener):
                 del self._by_run[run]
             counted = [each.progress for each in earlier.values()]
             before = counted[0] if counted else self._counted.get(name, QueryProgress())
-            followed = _Followed(query, name, QueryView(name, time.monotonic()), replace(before, state=RUNNING))
+            followed = _Followed(query, name, RunView(name, time.monotonic()), replace(before, state=RUNNING))
             self._by_run[str(query.runId)] = followed
             self._catch_up(followed)
 

@@ -159,6 +159,7 @@ class QueryProgress(_Written):
     state: str = STARTING
     batch_id: int = -1
     rows: int = 0
+    """Rows that were read."""
     late_rows: int = 0
     """Rows that came after the watermark had passed, and were dropped."""
     rows_per_second: float = 0.0
@@ -166,6 +167,8 @@ class QueryProgress(_Written):
     watermark: str | None = None
     batch_ms: int | None = None
     """How long the last batch took."""
+    written_rows: int | None = None
+    """None: not known, because the sink does not count them or an older release ran the query."""
 
 
 @dataclass(frozen=True, slots=True)
