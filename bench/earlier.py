@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def source_of(commit: str) -> Path:
-    """Return the `src` of a commit of this repository, compiled as an install would do: the hot loops, and bytecode."""
+    """Return the `src` of a commit of this repository, compiled as an install would do: the hot loops, and bytecode.
+
+    The tree that it is compared with gets its bytecode, too.
+    """
     full = _git("rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
     tree = CACHE / f"before-{full[:12]}"
     if not (tree / ".built").exists():
@@ -22,9 +25,10 @@ def source_of(commit: str) -> Path:
         with tarfile.open(fileobj=io.BytesIO(_git("archive", full))) as archive:
             archive.extractall(tree, filter="data")
         subprocess.run([sys.executable, "hatch_build.py"], cwd=tree, check=True, stdout=subprocess.DEVNULL)
-        # Where Python may not write bytecode, each start would compile all of it again.
-        subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=tree, check=True)
         (tree / ".built").touch()
+    for each in (ROOT, tree):
+        # Where Python may not write bytecode, each start would compile again what has none.
+        subprocess.run([sys.executable, "-m", "compileall", "-q", "src"], cwd=each, check=True)
     return tree / "src"
 
 
