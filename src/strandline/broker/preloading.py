@@ -13,7 +13,7 @@ from typing import Final
 
 from strandline.broker.network.routes import Route
 
-_GROUP_APIS: Final = (*range(8, 17), 42, 47, 68, 69)
+_GROUP_APIS: Final = (*range(8, 17), 42, 47, 68, 69, 76, 77, 91, 92)
 _GROUP_RECORDS: Final = tuple(
     f"{record}_{part}"
     for record in (
@@ -26,6 +26,12 @@ _GROUP_RECORDS: Final = tuple(
         "consumer_group_target_assignment_member",
         "consumer_group_current_member_assignment",
         "consumer_group_regular_expression",
+        "share_group_metadata",
+        "share_group_member_metadata",
+        "share_group_current_member_assignment",
+        "share_group_target_assignment_metadata",
+        "share_group_target_assignment_member",
+        "share_group_state_partition_metadata",
     )
     for part in ("key", "value")
 )
@@ -37,7 +43,14 @@ _GROUPS: Final = (
     *("offsets.offsets", "offsets.transactional_offsets", "groups.classic.membership", "groups.classic.join"),
     *("groups.replay", "groups.assignors", "groups.consumer.regex_subscriptions", "groups.consumer.records"),
     *("groups.consumer.replay", "groups.consumer.target_assignment", "groups.consumer.reconciliation"),
-    *("groups.consumer.heartbeat", "groups.admin", "offsets.expiry", "groups.group_shard"),
+    *("groups.migration", "groups.consumer.fencing", "groups.consumer.heartbeat", "groups.admin", "offsets.expiry"),
+    *("groups.consumer.classic_join", "groups.consumer.describe", "groups.share.records", "groups.share.fencing"),
+    *("groups.share.initialization", "groups.share.offsets_admin", "groups.share.replay", "groups.share.describe"),
+    *("groups.share.heartbeat", "groups.share.share_events", "groups.group_shard"),
+)
+_SHARES: Final = (
+    *("acknowledgements", "due_times", "key_order", "share_settings", "held_back", "record_locks", "acquisition"),
+    *("dead_ranges", "delivery_history", "share_partition"),
 )
 _TRANSACTION_RECORDS: Final = (
     *("transaction_log_key", "transaction_log_value", "sink_decision_key", "sink_decision_value"),
@@ -55,13 +68,26 @@ def import_rest(routes: Iterable[Route]) -> Iterator[str]:
     yield from _messages(groups)
     yield from _modules("codec.messages", _GROUP_RECORDS)
     yield from _modules("coordinators", _GROUPS)
-    yield from _modules("broker.coordinating", ("group_log", "coordinator_context", "group_driver"))
+    yield from _modules("codec.messages", ("create_topics_request", "create_topics_response"))
+    yield from _modules(
+        "broker.coordinating",
+        (
+            "group_log",
+            "coordinator_context",
+            "coordinator_runtime",
+            "group_topics",
+            "share_conversations",
+            "group_driver",
+        ),
+    )
     yield from _handlers(groups)
     others = [route for route in cold if route not in groups]
     yield from _messages(others)
     yield from _modules("codec.messages", _TRANSACTION_RECORDS)
     yield from _modules("coordinators.transactions", _TRANSACTIONS)
     yield from _modules("broker.coordinating", ("marker_sender", "transaction_verification", "transaction_driver"))
+    yield from _modules("security.sasl", ("scram", "delegation_tokens"))
+    yield from _modules("coordinators.shares.delivery", _SHARES)
     yield from _handlers(others)
     yield from _modules("codec.messages", ("fetch_request", "fetch_response"))
     yield from _modules("lag", ("samples", "figures", "verdict"))

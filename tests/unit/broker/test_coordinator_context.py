@@ -11,7 +11,8 @@ from tests.unit.coordinators.world import MemoryPartition, TurnedClock
 from strandline.broker.coordinating import pending_appends
 from strandline.broker.coordinating.coordinator_context import CoordinatorContext
 from strandline.codec.columns import Columns, decode_batch
-from strandline.coordinators.groups.events import Append, AppendWhole, CoordinatorRecord, Loaded, Reply
+from strandline.coordinators.groups.events import Append, AppendWhole, Loaded, Reply
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.errors import ErrorCode
 
 

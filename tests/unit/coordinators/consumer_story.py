@@ -28,7 +28,6 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     ConsumerHeartbeat,
-    CoordinatorRecord,
     DescribeConsumerGroup,
     Event,
     FetchOffsets,
@@ -36,12 +35,11 @@ from strandline.coordinators.groups.events import (
     Reply,
     StartTimer,
     TimerFired,
-    TimerKey,
-    TimerKind,
     TopicsChanged,
 )
 from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig
 from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.topics import TopicFacts
 from strandline.errors import ErrorCode
 

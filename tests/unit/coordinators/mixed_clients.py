@@ -45,7 +45,6 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     ConsumerHeartbeat,
-    CoordinatorRecord,
     Event,
     Heartbeat,
     JoinGroup,
@@ -55,11 +54,10 @@ from strandline.coordinators.groups.events import (
     StartTimer,
     SyncGroup,
     TimerFired,
-    TimerKey,
-    TimerKind,
 )
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
 

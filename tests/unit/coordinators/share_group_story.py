@@ -29,7 +29,6 @@ from strandline.coordinators.groups.events import (
     AlterShareOffsets,
     Append,
     CancelTimer,
-    CoordinatorRecord,
     DeleteGroup,
     DeleteShareOffsets,
     DeleteShareState,
@@ -42,13 +41,12 @@ from strandline.coordinators.groups.events import (
     ShareStateAnswered,
     StartTimer,
     TimerFired,
-    TimerKey,
-    TimerKind,
     TopicDeleted,
     TopicsChanged,
 )
 from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig
 from strandline.coordinators.groups.group_shard import GroupShard
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.errors import ErrorCode
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from strandline.coordinators.groups.events import Append, CoordinatorRecord, Loaded, Reply, StartTimer, TimerFired
+from strandline.coordinators.groups.events import Append, Loaded, Reply, StartTimer, TimerFired
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.coordinators.shares.events import (
     DeleteState,

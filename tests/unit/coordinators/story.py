@@ -35,7 +35,6 @@ from strandline.coordinators.groups.events import (
     CancelTimer,
     CommitOffsets,
     CommitTransactionalOffsets,
-    CoordinatorRecord,
     Event,
     FetchOffsets,
     Heartbeat,
@@ -46,12 +45,12 @@ from strandline.coordinators.groups.events import (
     StartTimer,
     SyncGroup,
     TimerFired,
-    TimerKey,
     TransactionEnded,
 )
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.replay import PendingRecord, Replayed
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey
 from strandline.errors import ErrorCode
 from strandline.ids import ZERO_UUID
 

@@ -15,7 +15,7 @@ from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.codec.messages.streams_group_metadata_key import StreamsGroupMetadataKey
 from strandline.codec.messages.streams_group_metadata_value import StreamsGroupMetadataValue
-from strandline.coordinators.groups.events import CoordinatorRecord, Loaded, TopicDeleted
+from strandline.coordinators.groups.events import Loaded, TopicDeleted
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import (
     group_metadata_record,
@@ -24,6 +24,7 @@ from strandline.coordinators.groups.group_records import (
 )
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.replay import replay
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 
 CLIENTS = ("A", "B", "C", "S1", "S2")
 

@@ -24,10 +24,11 @@ from strandline.coordinators.groups.classic.classic_group import ClassicGroup, G
 from strandline.coordinators.groups.classic.consumer_protocol import encode_assignment
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerGroupState, MemberState
 from strandline.coordinators.groups.consumer.records import consumer_group_records
-from strandline.coordinators.groups.events import LeaveGroup, TimerKey, TimerKind, TopicsChanged
+from strandline.coordinators.groups.events import LeaveGroup, TopicsChanged
 from strandline.coordinators.groups.group_config import ConsumerSettings, GroupConfig, MigrationPolicy
 from strandline.coordinators.groups.group_shard import GroupShard
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import TimerKey, TimerKind
 from strandline.coordinators.groups.topics import FixedTopics, TopicFacts
 from strandline.errors import ErrorCode
 

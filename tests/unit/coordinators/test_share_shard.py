@@ -7,7 +7,8 @@ import uuid
 import pytest
 from tests.unit.coordinators.share_story import KEY, KEYS, ORDERS, PAYMENTS, ShareStory, memory_of
 
-from strandline.coordinators.groups.events import CoordinatorRecord, TopicDeleted
+from strandline.coordinators.groups.events import TopicDeleted
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.shares.events import InitializeState, ReadState, StateAnswer, SummarizeState, WriteState
 from strandline.coordinators.shares.share_records import (
     ShareSnapshot,

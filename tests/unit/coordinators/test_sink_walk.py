@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinators.test_sinks import last_of_each
 from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, Story
 
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import is_of_sink
 from strandline.coordinators.transactions.transaction import UNFINISHED

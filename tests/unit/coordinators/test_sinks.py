@@ -6,7 +6,7 @@ import pytest
 from tests.unit.coordinators.transaction_story import P0, P1, P2, TIMEOUT_MS, Story
 
 from strandline.codec.messages.commit_batch_request import SinkTransaction
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.partitioning import KAFKAS_HASH, partition_of_key, partition_of_transactional_id
 from strandline.coordinators.transactions import batches
 from strandline.coordinators.transactions.sink_records import decision_record, decode_decision, is_of_sink

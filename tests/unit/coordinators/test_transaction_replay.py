@@ -16,7 +16,8 @@ from tests.unit.coordinators.transaction_story import TIMEOUT_MS, Story, Token
 from strandline.codec.internal_records import encode_coordinator_key
 from strandline.codec.messages.group_metadata_key import GroupMetadataKey
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
-from strandline.coordinators.groups.events import CoordinatorRecord, Loaded
+from strandline.coordinators.groups.events import Loaded
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.transactions.transaction import EPOCH_LAST, Transaction, TransactionStatus
 from strandline.coordinators.transactions.transaction_config import TransactionConfig
 from strandline.coordinators.transactions.transaction_records import (

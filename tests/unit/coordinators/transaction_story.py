@@ -11,7 +11,8 @@ from strandline.codec.messages.commit_batch_request import CommitBatchRequest, S
 from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
-from strandline.coordinators.groups.events import Append, CoordinatorRecord, Loaded, Reply, StartTimer, Tell, TimerFired
+from strandline.coordinators.groups.events import Append, Loaded, Reply, StartTimer, Tell, TimerFired
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,

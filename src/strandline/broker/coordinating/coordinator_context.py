@@ -27,10 +27,10 @@ from strandline.coordinators.groups.events import (
     StartTimer,
     Tell,
     TimerFired,
-    Token,
     TransactionEnded,
 )
 from strandline.coordinators.groups.pending_request import Waiting
+from strandline.coordinators.groups.shard_terms import Token
 from strandline.errors import BatchTooLarge, DiskFailed, ErrorCode, NotLeader, StrandlineError
 from strandline.runtime.runtime import Runtime, TimerHandle
 

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from strandline.codec.columns import Record as BatchRecord
 from strandline.codec.columns import encode_batch, encode_record
-from strandline.coordinators.groups.events import AppendTransactional, AppendWhole, CoordinatorRecord
+from strandline.coordinators.groups.events import AppendTransactional, AppendWhole
 from strandline.coordinators.groups.pending_request import Waiting
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.errors import ErrorCode, StrandlineError
 from strandline.handlers.support.services import EncodedWait
 from strandline.runtime.runtime import Runtime

@@ -26,7 +26,8 @@ from strandline.broker.coordinating.transaction_verification import OnVerified, 
 from strandline.broker.environment import Environment
 from strandline.codec.columns import Columns
 from strandline.config.transaction_settings import TransactionSettings
-from strandline.coordinators.groups.events import CoordinatorRecord, Tell
+from strandline.coordinators.groups.events import Tell
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.partitioning import TRANSACTION_STATE_TOPIC, partition_of_transactional_id
 from strandline.coordinators.transactions.events import (
     AllocateProducerId,

@@ -22,14 +22,9 @@ from strandline.coordinators.groups.classic.consumer_protocol import PROTOCOL_TY
 from strandline.coordinators.groups.classic.rebalance import session_key
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
-from strandline.coordinators.groups.events import (
-    CoordinatorRecord,
-    DeleteGroup,
-    DeleteOffsets,
-    DescribeGroup,
-    ListGroups,
-)
+from strandline.coordinators.groups.events import DeleteGroup, DeleteOffsets, DescribeGroup, ListGroups
 from strandline.coordinators.groups.group_records import group_tombstone, offset_tombstone
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 from uuid import UUID
 
@@ -39,10 +38,8 @@ from strandline.codec.messages.share_group_heartbeat_request import ShareGroupHe
 from strandline.codec.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from strandline.codec.messages.sync_group_request import SyncGroupRequest
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, Token
 from strandline.errors import ErrorCode
-
-Token = object
-"""Names one waiting request. Only the driver knows what is behind it."""
 
 KeyT = TypeVar("KeyT")
 """What names a timer; transactions have names of their own."""
@@ -70,36 +67,6 @@ Response = (
     | AlterShareGroupOffsetsResponse
     | DeleteShareGroupOffsetsResponse
 )
-
-
-class CoordinatorRecord(NamedTuple):
-    """One record of `__consumer_offsets`; a value of None is a tombstone."""
-
-    key: bytes
-    value: bytes | None
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.key) + len(self.value or b"")
-
-
-class TimerKind(StrEnum):
-    SESSION = "session"
-    """A member sent no heartbeat for its session timeout."""
-    JOIN = "join"
-    """The time to join the next generation is over."""
-    SYNC = "sync"
-    """The time to ask for the assignment of this generation is over."""
-    REBALANCE = "rebalance"
-    """A member of a consumer group has not released its revoked partitions in time."""
-    EXPIRY = "expiry"
-    """Unused offsets and groups are to be removed: one timer for the shard, its group id is empty."""
-
-
-class TimerKey(NamedTuple):
-    kind: TimerKind
-    group_id: str
-    member_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from strandline.codec.messages.group_metadata_value import GroupMetadataValue, M
 from strandline.codec.messages.offset_commit_key import OffsetCommitKey
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState, Protocol
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.ids import ZERO_UUID
 
 GROUP_METADATA_VERSION = 3

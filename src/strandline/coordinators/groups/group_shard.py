@@ -30,7 +30,6 @@ from strandline.coordinators.groups.events import (
     CommitOffsets,
     CommitTransactionalOffsets,
     ConsumerHeartbeat,
-    CoordinatorRecord,
     DeleteGroup,
     DeleteOffsets,
     DeleteShareOffsets,
@@ -50,8 +49,6 @@ from strandline.coordinators.groups.events import (
     ShareStateAnswered,
     SyncGroup,
     TimerFired,
-    TimerKey,
-    TimerKind,
     TopicDeleted,
     TopicsChanged,
     TransactionEnded,
@@ -60,6 +57,7 @@ from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_from_metadata
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening, is_at_rest
 from strandline.coordinators.groups.replay import PendingRecord, Replayed
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.share import fencing as share_fencing
 from strandline.coordinators.groups.share import offsets_admin as share_offsets
 from strandline.coordinators.groups.share import replay as share_replay

@@ -44,9 +44,9 @@ from strandline.coordinators.groups.consumer.consumer_group import (
     Partitions,
 )
 from strandline.coordinators.groups.consumer.records import consumer_group_tombstones
-from strandline.coordinators.groups.events import TimerKey, TimerKind
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.group_records import group_metadata_record
+from strandline.coordinators.groups.shard_terms import TimerKey, TimerKind
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics, metadata_hash
 from strandline.errors import ErrorCode, MalformedMessage, RequestError

@@ -11,7 +11,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from strandline.codec.columns import Columns
-from strandline.coordinators.groups.events import CoordinatorRecord, TransactionEnded
+from strandline.coordinators.groups.events import TransactionEnded
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 
 MARKER_KEY = Struct(">hh")
 ABORT_MARKER = 0

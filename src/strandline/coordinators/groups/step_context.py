@@ -10,18 +10,16 @@ from strandline.coordinators.groups.events import (
     Append,
     AppendTransactional,
     CancelTimer,
-    CoordinatorRecord,
     Effect,
     Reply,
     Response,
     StartTimer,
-    TimerKey,
-    Token,
 )
 from strandline.coordinators.groups.group_config import GroupConfig
 from strandline.coordinators.groups.history.assignment_diff import Group, MemberRef, ref_of
 from strandline.coordinators.groups.history.group_history import GroupHistory, Happening
 from strandline.coordinators.groups.history.sentences import note_line, rebalance_line
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, Token
 from strandline.coordinators.groups.topics import Topics
 
 

@@ -21,8 +21,8 @@ from strandline.coordinators.groups.admin import group_tombstones
 from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup
-from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import offset_tombstone
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.subscribed_topics import subscribed_topics, uses_consumer_protocol

@@ -24,8 +24,9 @@ from strandline.codec.messages.offset_fetch_response import (
 from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.classic.rebalance import restart_session
-from strandline.coordinators.groups.events import CommitOffsets, CoordinatorRecord, FetchOffsets
+from strandline.coordinators.groups.events import CommitOffsets, FetchOffsets
 from strandline.coordinators.groups.group_records import offset_commit_record, offset_tombstone
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import is_replaced
 from strandline.coordinators.offsets.pending_offsets import PendingOffsets, Place

@@ -11,8 +11,8 @@ from typing import Final
 
 from strandline.codec.messages.offset_commit_request import OffsetCommitRequest
 from strandline.codec.messages.offset_commit_value import OffsetCommitValue
-from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import NO_TOPIC_ID, OFFSET_COMMIT_VERSION, TOPIC_ID_TAG, offset_key
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.partitioning import positive_hash
 from strandline.ids import ZERO_UUID
 

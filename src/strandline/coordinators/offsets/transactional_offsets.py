@@ -17,8 +17,9 @@ from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, GroupState
 from strandline.coordinators.groups.consumer import offset_access as consumer_offsets
 from strandline.coordinators.groups.consumer.consumer_group import MEMBER_EPOCH_FROM_VERSION, ConsumerGroup
-from strandline.coordinators.groups.events import CommitTransactionalOffsets, CoordinatorRecord
+from strandline.coordinators.groups.events import CommitTransactionalOffsets
 from strandline.coordinators.groups.group_records import offset_commit_record
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.offsets.offsets import CommittedOffsets, accepted

@@ -10,15 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from strandline.coordinators.groups.events import (
-    Append,
-    Loaded,
-    Reply,
-    StartTimer,
-    TimerFired,
-    Token,
-    TopicDeleted,
-)
+from strandline.coordinators.groups.events import Append, Loaded, Reply, StartTimer, TimerFired, TopicDeleted
+from strandline.coordinators.groups.shard_terms import Token
 from strandline.coordinators.shares.share_state import SharePartitionKey, ShareState, ShareSummary, StateBatch
 from strandline.errors import ErrorCode
 

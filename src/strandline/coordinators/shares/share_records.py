@@ -21,7 +21,7 @@ from strandline.codec.messages.share_snapshot_value import StateBatch as Snapsho
 from strandline.codec.messages.share_update_key import ShareUpdateKey
 from strandline.codec.messages.share_update_value import ShareUpdateValue
 from strandline.codec.messages.share_update_value import StateBatch as UpdateBatch
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.shares.share_state import SharePartitionKey, StateBatch
 from strandline.errors import MalformedMessage
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, assert_never
 
 from strandline.codec.internal_records import UnknownRecord
-from strandline.coordinators.groups.events import Append, Loaded, Reply, StartTimer, TimerFired, Token, TopicDeleted
+from strandline.coordinators.groups.events import Append, Loaded, Reply, StartTimer, TimerFired, TopicDeleted
+from strandline.coordinators.groups.shard_terms import Token
 from strandline.coordinators.groups.topics import Topics
 from strandline.coordinators.shares.events import (
     DeleteState,

@@ -24,16 +24,8 @@ from strandline.codec.messages.end_txn_response import EndTxnResponse
 from strandline.codec.messages.init_producer_id_request import InitProducerIdRequest
 from strandline.codec.messages.init_producer_id_response import InitProducerIdResponse
 from strandline.codec.messages.list_transactions_response import ListTransactionsResponse
-from strandline.coordinators.groups.events import (
-    Append,
-    AppendWhole,
-    Loaded,
-    Reply,
-    StartTimer,
-    Tell,
-    TimerFired,
-    Token,
-)
+from strandline.coordinators.groups.events import Append, AppendWhole, Loaded, Reply, StartTimer, Tell, TimerFired
+from strandline.coordinators.groups.shard_terms import Token
 from strandline.errors import ErrorCode
 from strandline.ids import TopicPartition
 

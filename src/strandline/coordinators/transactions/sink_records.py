@@ -16,7 +16,7 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.sink_decision_key import SinkDecisionKey
 from strandline.codec.messages.sink_decision_value import CommittedTransaction, SinkDecisionValue
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.transactions.sinks import BatchDecision, TaskTransaction
 from strandline.ids import sink_key
 

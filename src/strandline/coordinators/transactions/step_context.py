@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.coordinators.groups.events import Append, AppendWhole, CoordinatorRecord, Reply, StartTimer, Tell, Token
+from strandline.coordinators.groups.events import Append, AppendWhole, Reply, StartTimer, Tell
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, Token
 from strandline.coordinators.transactions.events import (
     AddPartitions,
     AllocateProducerId,

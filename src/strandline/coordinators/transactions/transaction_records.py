@@ -14,7 +14,7 @@ from strandline.codec.internal_records import (
 )
 from strandline.codec.messages.transaction_log_key import TransactionLogKey
 from strandline.codec.messages.transaction_log_value import PartitionsSchema, TransactionLogValue
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.transactions.transaction import Transaction, TransactionStatus
 from strandline.errors import MalformedMessage
 from strandline.ids import TopicPartition

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from strandline.coordinators.groups.events import Token
+from strandline.coordinators.groups.shard_terms import Token
 from strandline.errors import ErrorCode
 
 

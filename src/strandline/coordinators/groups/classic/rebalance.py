@@ -9,9 +9,9 @@ from __future__ import annotations
 from strandline.codec.messages.join_group_response import JoinGroupResponse, JoinGroupResponseMember
 from strandline.codec.messages.sync_group_response import SyncGroupResponse
 from strandline.coordinators.groups.classic.classic_group import ClassicGroup, ClassicGroupMember, GroupState
-from strandline.coordinators.groups.events import TimerKey, TimerKind
 from strandline.coordinators.groups.group_records import group_metadata_record
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import TimerKey, TimerKind
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode
 

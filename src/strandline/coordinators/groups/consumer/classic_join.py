@@ -35,8 +35,9 @@ from strandline.coordinators.groups.consumer.reconciliation import reconcile
 from strandline.coordinators.groups.consumer.records import current_record, member_record
 from strandline.coordinators.groups.consumer.static_members import own_from_now, replace_static_member
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
-from strandline.coordinators.groups.events import CoordinatorRecord, JoinGroup
+from strandline.coordinators.groups.events import JoinGroup
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import Topics
 from strandline.errors import ErrorCode, MalformedMessage, RequestError

@@ -34,8 +34,9 @@ from strandline.coordinators.groups.consumer.consumer_group import (
 )
 from strandline.coordinators.groups.consumer.fencing import remove_members, restart_session
 from strandline.coordinators.groups.consumer.target_assignment import is_due, move_epoch
-from strandline.coordinators.groups.events import Heartbeat, LeaveGroup, SyncGroup, TimerKey, TimerKind
+from strandline.coordinators.groups.events import Heartbeat, LeaveGroup, SyncGroup
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import TimerKey, TimerKind
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, RequestError
 

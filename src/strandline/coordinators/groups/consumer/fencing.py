@@ -10,8 +10,8 @@ from strandline.coordinators.groups.classic.rebalance import NOT_JOINED, NOT_SYN
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, MemberState
 from strandline.coordinators.groups.consumer.records import member_tombstones, target_epoch_record
 from strandline.coordinators.groups.consumer.target_assignment import move_epoch
-from strandline.coordinators.groups.events import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord, TimerKey, TimerKind
 from strandline.coordinators.groups.step_context import StepContext
 
 LATE_REASONS = {

@@ -41,10 +41,11 @@ from strandline.coordinators.groups.consumer.reconciliation import reconcile
 from strandline.coordinators.groups.consumer.records import consumer_group_records, current_record, member_record
 from strandline.coordinators.groups.consumer.static_members import keep_seat, replace_static_member
 from strandline.coordinators.groups.consumer.target_assignment import maybe_assign, move_epoch
-from strandline.coordinators.groups.events import ConsumerHeartbeat, CoordinatorRecord
+from strandline.coordinators.groups.events import ConsumerHeartbeat
 from strandline.coordinators.groups.group_records import group_tombstone
 from strandline.coordinators.groups.history.assignment_diff import MemberRef
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.errors import ErrorCode, RequestError

@@ -49,7 +49,7 @@ from strandline.codec.messages.consumer_group_target_assignment_metadata_value i
 )
 from strandline.coordinators.groups.consumer import regex_subscriptions
 from strandline.coordinators.groups.consumer.consumer_group import ConsumerGroup, ConsumerMember, Partitions
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 
 if TYPE_CHECKING:
     from strandline.codec.message import Message

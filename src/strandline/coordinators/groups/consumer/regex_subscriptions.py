@@ -17,7 +17,7 @@ from typing import Any, Final
 from strandline.codec.internal_records import encode_coordinator_key, encode_coordinator_value
 from strandline.codec.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
 from strandline.codec.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.topics import Topics
 from strandline.errors import ErrorCode, RequestError
 

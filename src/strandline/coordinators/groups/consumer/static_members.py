@@ -16,8 +16,8 @@ from strandline.coordinators.groups.consumer.records import (
     member_tombstones,
     target_record,
 )
-from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.step_context import StepContext
 
 

@@ -19,8 +19,8 @@ from strandline.coordinators.groups.consumer.records import (
     partition_metadata_tombstone,
     target_epoch_record,
 )
-from strandline.coordinators.groups.events import CoordinatorRecord
 from strandline.coordinators.groups.history.group_history import Happening
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.step_context import StepContext
 from strandline.coordinators.groups.topics import metadata_hash
 

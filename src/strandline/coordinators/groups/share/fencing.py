@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.coordinators.groups.events import TimerKey, TimerKind
+from strandline.coordinators.groups.shard_terms import TimerKey, TimerKind
 from strandline.coordinators.groups.share.records import member_tombstones, target_epoch_record
 from strandline.coordinators.groups.share.share_group import ShareGroup, ShareMember
 from strandline.coordinators.groups.share.target_assignment import maybe_move_epoch

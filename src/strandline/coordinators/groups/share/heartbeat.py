@@ -16,7 +16,8 @@ from strandline.codec.messages.share_group_heartbeat_response import (
 )
 from strandline.coordinators.groups.any_group import Group
 from strandline.coordinators.groups.assignors.spec import Assignment
-from strandline.coordinators.groups.events import CoordinatorRecord, ShareHeartbeat
+from strandline.coordinators.groups.events import ShareHeartbeat
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share import initialization
 from strandline.coordinators.groups.share.checks import (
     check_epoch,

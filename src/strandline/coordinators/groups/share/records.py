@@ -42,7 +42,7 @@ from strandline.codec.messages.share_group_target_assignment_metadata_key import
 from strandline.codec.messages.share_group_target_assignment_metadata_value import (
     ShareGroupTargetAssignmentMetadataValue,
 )
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share.share_group import ShareGroup, ShareMember, TopicIndexes
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.coordinators.groups.assignors import MemberSpec
 from strandline.coordinators.groups.assignors.simple import assign_simple
-from strandline.coordinators.groups.events import CoordinatorRecord
+from strandline.coordinators.groups.shard_terms import CoordinatorRecord
 from strandline.coordinators.groups.share.records import changed_targets, group_epoch_record, target_epoch_record
 from strandline.coordinators.groups.share.share_group import ShareGroup
 from strandline.coordinators.groups.step_context import StepContext
