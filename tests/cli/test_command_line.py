@@ -26,6 +26,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 def test_help_names_every_command(lonely_cli: CommandLine) -> None:
     shown = lonely_cli.ok("--help").stdout.decode()
+    assert "..." not in shown.split("Commands:")[1], "no line is cut"
     for name in tree.COMMANDS:
         assert f"  {name} " in shown
     for name in command_names():

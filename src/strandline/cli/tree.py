@@ -36,10 +36,10 @@ class Entry:
 
 
 COMMANDS: dict[str, Entry] = {
-    "format": Entry("Make a directory the data directory of a node of a cluster.", "node.format_command:format_"),
-    "random-uuid": Entry("Print a random id for a cluster or a directory.", "node.format_command:random_uuid"),
-    "serve": Entry("Run a node.", "node.serve_command:serve"),
     "dev": Entry("Run a node for development and print what to paste.", "node.dev:dev"),
+    "serve": Entry("Run a node.", "node.serve_command:serve"),
+    "format": Entry("Format the data directory of a node, for a cluster.", "node.format_command:format_"),
+    "random-uuid": Entry("Print a random id for a cluster or a directory.", "node.format_command:random_uuid"),
     "topic": Entry(
         "Create, list, describe, alter, compact, check, trim and delete topics; name hot keys.",
         verbs=(
@@ -58,7 +58,7 @@ COMMANDS: dict[str, Entry] = {
         ),
     ),
     "storage": Entry(
-        "Look at the object store of tiered topics, repair it, restore a cluster from it.",
+        "Check and repair the object store of tiered topics; build a lost cluster again from it.",
         verbs=(
             ("check", "storage.check:check", "Compare the store with its metadata; exit code 5 if they differ."),
             ("restore", "storage.restore:restore", "Build a cluster from the checkpoints in a store."),
@@ -342,13 +342,14 @@ def build(arguments: list[str], *, load_all: bool = False) -> typer.Typer:
             part: typer.Typer(rich_markup_mode=None, no_args_is_help=True, help=text) for part, text in entry.parts
         }
         for part, below in parts.items():
-            noun.add_typer(below, name=part)
+            noun.add_typer(below, name=part, short_help=below.info.help)
         for verb, target, verb_help in entry.verbs:
             *part_of, word = verb.split()
             is_called = load_all or (name == called and called_verb[: len(part_of) + 1] == verb.split())
             owner = parts[part_of[0]] if part_of else noun
             owner.command(word, short_help=verb_help)(_load(target) if is_called else _stub)
-        app.add_typer(noun, name=name)
+        # A help that is also given as a short one is shown whole.
+        app.add_typer(noun, name=name, short_help=entry.help)
     return app
 
 
@@ -361,7 +362,7 @@ def tell(failure: CommandFailed) -> None:
 
 _HELP = """A distributed log that speaks the Kafka protocol.
 
-Data goes to stdout, talk to stderr.
+Data goes to stdout, messages to stderr. `NOUN ls`, `NOUN rm`, `status` and `version` work, too.
 Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 unreachable or timed out, 5 a check found something.
 """
 

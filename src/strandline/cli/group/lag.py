@@ -81,11 +81,12 @@ def lag(
 ) -> None:
     """Show how far a group is behind in each partition: in records, in time, where that goes, and when it loses data.
 
-    The lag counts the records that a reader of committed ones gets; those of open transactions are told as undecided.
-    One marked ~ counts offsets of which some are no records: the topic is compacted, or has transactions, and this
-    cluster does not count them. The time behind is the age of the record that comes next. A verdict says where it goes:
-    ok, catching up, behind (too early to say where that goes), falling behind, stalled (a member holds the partition
-    and commits nothing), stopped (no member reads it), will lose data, lost data. --watch knows more with every look.
+    The lag counts the records that a reader of committed records has yet to read. Records of open transactions are
+    shown as undecided. A lag marked ~ counts offsets, some of which have no record: the topic is compacted or has
+    transactions, and this cluster does not count its records. The time behind is the age of the next record.
+    Verdicts: ok, catching up, behind (too early to say where that goes), falling behind, stalled (a member holds the
+    partition and commits nothing), stopped (no member reads it), will lose data, lost data. --watch knows more with
+    every look.
     """
     cluster = connect(bootstrap, properties, timeout)
     output = Output(as_json=as_json)

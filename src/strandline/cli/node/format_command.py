@@ -76,7 +76,7 @@ def format_(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a directory the data directory of a node, for a cluster whose nodes are started one by one.
+    """Format the data directory of a node, for a cluster whose nodes are started one by one.
 
     Who votes on the metadata stands in controller.quorum.voters of every node, or is said here. A broker that joins
     needs neither. A single node needs no format: an empty directory becomes a cluster of one.

@@ -17,7 +17,10 @@ from strandline.cli.view.access import VIEWS_DEFAULT, desk_at
 
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What queries call it.")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Its records; as the name.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", metavar="TOPIC", help="The topic of its records; by default the view's name."),
+    ] = None,
     key: Annotated[
         list[str] | None, typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated.")
     ] = None,
