@@ -367,6 +367,17 @@ def test_what_arrives_while_the_stream_is_ended_is_not_taken(postgres: str, monk
     assert [key for _, key in captured.rows("t", "id")] == [1, 2, 3]
 
 
+def test_a_guard_that_acts_while_there_is_no_stream_ends_the_next_one(postgres: str) -> None:
+    """As during a second snapshot, when the slot grows most."""
+    captured = begun(postgres)
+    run_sql(postgres, "insert into t values (3)")
+    with closing(captured.source()) as source:
+        source.open()
+        source._fail(ConnectFailed("the guard ends it"))
+        with pytest.raises(ConnectFailed, match="the guard ends it"):
+            next(source.read(captured))
+
+
 def test_the_guard_warns(postgres: str, caplog: pytest.LogCaptureFixture) -> None:
     captured = begun(postgres)
     captured.properties |= {"slot.guard.warn.bytes": "1", "slot.guard.interval.ms": "10"}

@@ -78,6 +78,8 @@ class PostgresCdcSource(Source):
         self._sql: psycopg.Connection[Any] | None = None
         self._stream: ReplicationStream | None = None
         self._guard: SlotGuard | None = None
+        self._guard_failure: ConnectFailed | None = None
+        """Why the guard has ended the task, which may be while there is no stream."""
         self._committed: WalPosition | None = None
         self._system_id = ""
         self._partition = config.partition
@@ -360,7 +362,10 @@ class PostgresCdcSource(Source):
 
     def _stream_from(self, position: WalPosition, until_lsn: int = LSN_MAX) -> Iterator[Batch]:
         """Yield the changes from a position on, for ever or until a position."""
+        self._raise_guard_failure()
         self._stream = stream = self._started(position.lsn)
+        # The guard may have failed before it could see this stream.
+        self._raise_guard_failure()
         if self._guard is None:
             self._guard = SlotGuard(self.config, self._fail)
             self._guard.start()
@@ -421,7 +426,12 @@ class PostgresCdcSource(Source):
                 )
                 return stream
 
+    def _raise_guard_failure(self) -> None:
+        if self._guard_failure is not None:
+            raise self._guard_failure
+
     def _fail(self, failure: ConnectFailed) -> None:
+        self._guard_failure = failure
         stream = self._stream
         if stream is not None:
             stream.fail(failure)
