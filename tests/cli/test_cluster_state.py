@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from strandline.cli.cluster import reading
 from strandline.cli.cluster.cluster_rows import node_rows, partition_lines
 from strandline.cli.cluster.judging import health_findings
 from strandline.cli.cluster.reassigning import plan_lines
@@ -29,6 +31,8 @@ from strandline.cli.cluster.state import (
 from strandline.cli.cluster.status import as_json_object
 from strandline.cli.common.failures import CommandFailed, NotFound, UsageFailed
 from strandline.cli.doctor.findings import Level
+from strandline.codec.messages.describe_quorum_response import DescribeQuorumResponse
+from strandline.errors import ErrorCode
 
 
 def broker(node_id: int, *, up: bool = True, rack: str | None = None, host: str = "", disk: DiskState | None = None):  # type: ignore[no-untyped-def]
@@ -119,7 +123,9 @@ def test_no_quorum_is_a_problem_though_the_rest_is_well() -> None:
     offline = ClusterState("c", WHOLE.brokers, (partition(0, None, "12", "2"),), None, "the quorum has no leader")
     (problem,) = [finding for finding in health_findings(offline) if finding.check == "offline"]
     assert "elect" not in problem.advice.split()
-    assert levels(ClusterState("c", WHOLE.brokers, WHOLE.partitions, quorum(leader=-1)))["quorum"] is Level.PROBLEM
+    assert partition_lines(state) == ["2 partitions, 6 replicas, as a broker knew them when the quorum ended"]
+    leaderless = ClusterState("c", WHOLE.brokers, WHOLE.partitions, quorum(leader=-1))
+    assert levels(leaderless) == {"quorum": Level.PROBLEM, "replicas": Level.NOTE}
 
 
 def test_a_voter_that_never_asked_the_leader_is_silent() -> None:
@@ -128,6 +134,18 @@ def test_a_voter_that_never_asked_the_leader_is_silent() -> None:
     assert QuorumDescription(2, 8, 100, nodes, 100_000).silent_voters() == [1]
     without_times = tuple(QuorumNode(n, True, 100) for n in (1, 2, 3))
     assert QuorumDescription(2, 8, 100, without_times, 100_000).silent_voters() == []
+
+
+def test_a_user_who_may_not_know_the_quorum_hears_of_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def ask(cluster: object) -> QuorumDescription | None:
+        return reading._ask_quorum(SimpleNamespace(ask=lambda *_: refused))  # type: ignore[arg-type]  # no connection
+
+    monkeypatch.setattr(reading, "read_quorum", ask)
+    assert reading.quorum_or_failure(SimpleNamespace()) == (None, None)  # type: ignore[arg-type]  # not used
+    state = ClusterState("c", WHOLE.brokers, WHOLE.partitions, None)
+    assert levels(state) == {"quorum": Level.NOTE, "replicas": Level.OK}
 
 
 @pytest.mark.parametrize(

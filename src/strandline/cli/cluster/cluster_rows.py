@@ -61,6 +61,8 @@ def partition_lines(state: ClusterState) -> list[str]:
         lines.append(f"{len(refusing):,} refuse acks=all, too few replicas are in sync: {listed(refusing)}")
     if state.reassignments:
         lines.append(f"{count(len(state.reassignments), 'partition')} being moved")
+    if state.has_lost_quorum:
+        return [f"{total}, as a broker knew them when the quorum ended", *lines]
     return [f"{total}: all in sync", *lines] if not (offline or state.under_replicated()) else [total, *lines]
 
 

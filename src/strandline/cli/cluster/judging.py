@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strandline.cli.cluster.reading import read_quorum
+from strandline.cli.cluster.reading import quorum_or_failure
 from strandline.cli.cluster.state import ClusterState, QuorumDescription, listed
 from strandline.cli.common.client import Cluster
 from strandline.cli.common.conversation import is_spoken
-from strandline.cli.common.failures import CommandFailed, ExitCode
 from strandline.cli.common.plain_words import count, size
 from strandline.cli.doctor.findings import Finding, Level, note, ok, problem, warning
 from strandline.cli.doctor.storage import storage_findings
@@ -45,15 +44,9 @@ def health_findings(state: ClusterState) -> Iterator[Finding]:
 
 def quorum_troubles(cluster: Cluster) -> Iterator[Finding]:
     """Yield what is wrong with the quorum; nothing if all is well, or if this user may not know."""
-    if not is_spoken(cluster):
-        return
-    quorum, failure = None, None
-    try:
-        quorum = read_quorum(cluster)
-    except CommandFailed as error:
-        if error.code == ExitCode.UNREACHABLE:
-            failure = error.message
-    yield from (each for each in _quorum_findings(quorum, failure) if each.level in (Level.WARNING, Level.PROBLEM))
+    if is_spoken(cluster):
+        found = _quorum_findings(*quorum_or_failure(cluster))
+        yield from (each for each in found if each.level in (Level.WARNING, Level.PROBLEM))
 
 
 def _quorum_findings(quorum: QuorumDescription | None, failure: str | None) -> Iterator[Finding]:
@@ -68,6 +61,8 @@ def _quorum_findings(quorum: QuorumDescription | None, failure: str | None) -> I
     if silent:
         spare = len(voters) - len(silent) - (len(voters) // 2 + 1)
         left = f"{spare} more may be lost" if spare > 0 else "one more lost, and nothing in the cluster can change"
+        if spare < 0:
+            left = "the others ask a leader that was just elected within a second; look again"
         names = ", ".join(str(node_id) for node_id in silent)
         yield warning("quorum", f"{words}; {left}", f"start node {names}")
     else:
@@ -87,7 +82,7 @@ def _leader_findings(state: ClusterState) -> Iterator[Finding]:
                 f"{count(len(names), 'partition')} without a leader: {shown}; {reason}",
                 "start that broker; if it is lost for good, `strandline cluster elect --unclean --topic NAME` takes "
                 "another replica and loses what only the dead one had"
-                if state.quorum_failure is None
+                if not state.has_lost_quorum
                 else "first the quorum, which elects leaders",
             )
     away = state.not_preferred()
@@ -132,7 +127,7 @@ def _replica_findings(state: ClusterState) -> Iterator[Finding]:
                 f"broker {broker.node_id} is down, and no partition needs it",
                 f"if it is gone for good: strandline cluster forget {broker.node_id}",
             )
-    if state.quorum_failure is not None:
+    if state.has_lost_quorum:
         yield note("replicas", "which brokers and replicas are well is what a broker knew when the quorum ended")
     elif not state.under_replicated() and not state.offline():
         yield ok("replicas", f"all replicas of {count(len(state.partitions), 'partition')} are in sync")

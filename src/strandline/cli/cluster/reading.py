@@ -40,6 +40,10 @@ DISK_TIMEOUT_S = 3.0
 _TOPIC = 2
 
 
+class _MayNotKnow(CommandFailed):
+    """The user lacks the right to know how the quorum is, which says nothing about the quorum."""
+
+
 def read_state(cluster: Cluster, *, with_disks: bool = False) -> ClusterState:
     """Everything that the commands about a cluster show."""
     admin = cluster.admin()
@@ -90,11 +94,11 @@ def _told_plainly(cluster: Cluster, state: ClusterState) -> ClusterState:
             cluster_id=described.cluster_id or state.cluster_id,
             brokers=tuple(BrokerState(b.broker_id, b.host, b.port, b.rack, is_up=not b.is_fenced) for b in brokers),
         )
-    try:
-        state = replace(state, quorum=read_quorum(cluster))
-    except CommandFailed as failure:
+    quorum, failure = quorum_or_failure(cluster)
+    state = replace(state, quorum=quorum, quorum_failure=failure)
+    if failure is not None:
         # Without a leader of the quorum everything else can still be said, but for what only that leader knows.
-        return replace(state, quorum_failure=failure.message)
+        return state
     with conversation_with(cluster) as conversation:
         return replace(state, reassignments=read_reassignments(conversation))
 
@@ -104,6 +108,16 @@ def conversation_with(cluster: Cluster) -> Conversation:
     if conversation is None:
         raise not_spoken("this cannot be asked")
     return conversation
+
+
+def quorum_or_failure(cluster: Cluster) -> tuple[QuorumDescription | None, str | None]:
+    """Return the quorum, or why it is not well; neither if this user may not know."""
+    try:
+        return read_quorum(cluster), None
+    except _MayNotKnow:
+        return None, None
+    except CommandFailed as failure:
+        return None, failure.message
 
 
 def read_quorum(cluster: Cluster) -> QuorumDescription | None:
@@ -128,6 +142,10 @@ def _ask_quorum(conversation: Conversation) -> QuorumDescription | None:
         return None
     found = [partition for each in answer.topics for partition in each.partitions]
     code = answer.error_code or (found[0].error_code if found else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        raise _MayNotKnow(
+            "this user may not describe the cluster", hint="it needs DESCRIBE on the cluster: `acl grant`"
+        )
     if code:
         raise CommandFailed(
             f"the state of the quorum is unknown ({error_name(code)})",

@@ -197,6 +197,11 @@ class ClusterState:
     def topics(self) -> frozenset[str]:
         return self.found.topics
 
+    @property
+    def has_lost_quorum(self) -> bool:
+        """Whether the quorum has no leader: then brokers and partitions are as a broker knew them last."""
+        return self.quorum_failure is not None or (self.quorum is not None and self.quorum.leader_id < 0)
+
     def broker(self, node_id: int) -> BrokerState | None:
         return self._by_id.get(node_id)
 
