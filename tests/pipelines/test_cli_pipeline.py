@@ -149,9 +149,9 @@ def test_status_says_how_far_each_dataset_is(cli: CommandLine, registry: Registr
 @pytest.mark.parametrize(
     ("phase", "owner", "words"),
     [
-        ("building", "", "version 2 waits for --yes or --rollback"),
+        ("building", "", "version 2 waits for another `pipeline rebuild`, or its --rollback"),
         ("building", "anna/4711/x", "building"),
-        ("returning", "", "version 1 waits for --rollback --yes or --finish"),
+        ("returning", "", "version 1 waits for another --rollback, or --finish"),
         ("switched", "", "switched"),
     ],
 )

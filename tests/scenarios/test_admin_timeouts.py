@@ -22,8 +22,8 @@ from strandline.errors import ErrorCode
 from strandline.local.embedded_cluster import EmbeddedCluster
 
 PATIENCE_MS = 60_000
-SLACK_S = 10.0
-"""What a busy machine may add; the controller resigns long before, and forwarding gives up long after."""
+SLACK_S = 25.0
+"""What a busy machine may add; it is less than what other timeouts would add."""
 EARLY_S = 0.01
 """Timers count in milliseconds, from the beginning of a turn of the loop."""
 ATTEMPTS = 5

@@ -112,11 +112,11 @@ def rebuild_in_words(rebuild: RebuildState) -> str:
     """Return the phase of a rebuild; or what it waits for, if no process works on it before a switch."""
     from strandline.pipelines.rebuild.phases import Phase
 
-    # A process that ends lets go of the rebuild, whether it has built everything or was stopped.
+    # A process that ends lets go of the rebuild, whether it has built everything or was stopped in between.
     if not rebuild.owner and rebuild.phase == Phase.BUILDING.value:
-        return f"version {rebuild.new_version} waits for --yes or --rollback"
+        return f"version {rebuild.new_version} waits for another `pipeline rebuild`, or its --rollback"
     if not rebuild.owner and rebuild.phase == Phase.RETURNING.value:
-        return f"version {rebuild.old_version} waits for --rollback --yes or --finish"
+        return f"version {rebuild.old_version} waits for another --rollback, or --finish"
     return rebuild.phase
 
 

@@ -64,6 +64,7 @@ class ProcessTask(ConnectTask):
 
     async def _run_process(self) -> None:
         """Run the process until the task stops or is paused. Raise what it says when it fails."""
+        self._failure = None
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
