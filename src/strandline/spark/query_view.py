@@ -59,6 +59,10 @@ class QueryView:
             parts.append(f"{self.late_rows:,} late")
         return f"{self.name}: {', '.join(parts)}"
 
+    def rows_in_words(self) -> str:
+        """Return how many rows it has taken."""
+        return rows_in_words(self.rows)
+
     def _lag(self) -> str:
         if not self.lag:
             return "caught up"

@@ -18,7 +18,6 @@ from strandline.cli.txn.health import transaction_findings
 
 ROOM_SHARE_MIN = 0.10
 ROOM_SHARE_LOW = 0.02
-_START_CONTROLLERS = "start the controllers that are down: a majority must run"
 
 
 def judged(cluster: Cluster, state: ClusterState) -> list[Finding]:
@@ -51,7 +50,8 @@ def quorum_troubles(cluster: Cluster) -> Iterator[Finding]:
 
 def _quorum_findings(quorum: QuorumDescription | None, failure: str | None) -> Iterator[Finding]:
     if failure is not None or (quorum is not None and quorum.leader_id < 0):
-        yield problem("quorum", failure or "the quorum has no leader", _START_CONTROLLERS)
+        text = failure or "the quorum has no leader"
+        yield problem("quorum", text, "start the controllers that are down: a majority must run")
         return
     if quorum is None:
         yield note("quorum", "the cluster does not tell how its quorum is")

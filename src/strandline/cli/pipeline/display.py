@@ -6,10 +6,9 @@ import threading
 import time
 from collections.abc import Sequence
 
-from strandline.pipelines.run.progress import RunView
 from strandline.pipelines.run.stages import Stage, Stages
 from strandline.spark.display import Display
-from strandline.spark.query_view import QueryView, rows_in_words
+from strandline.spark.query_view import QueryView
 
 LINE_EVERY_S = 10.0
 QUIET_S = 5.0
@@ -53,8 +52,7 @@ class RunDisplay(Display):
 
     def _first(self, view: QueryView) -> None:
         self._seen.add(view.name)
-        words = view.rows_in_words() if isinstance(view, RunView) else rows_in_words(view.rows)
-        rows = f"{view.name}: {words}"
+        rows = f"{view.name}: {view.rows_in_words()}"
         if self._waiting is not None:
             self._end_wait(f"{rows}, {self._stages.elapsed_s:.1f} s after the start")
         else:
